@@ -1,0 +1,143 @@
+//! The records of the log: what they say, before and after they are bytes.
+
+use crate::entry::Change;
+use crate::id::{Epoch, LeafHash, LinkHash, Seq, SnapshotId, Time, TransactionId, WorkspaceId};
+
+/// What a record says happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The log begins: which workspace, which epoch.
+    Genesis,
+    /// An action is about to start; its changes hold the befores.
+    Intent,
+    /// What changed; names its intent, if it had one.
+    Outcome,
+    /// A turn starts.
+    TurnStart,
+    /// A turn ends.
+    TurnEnd,
+    /// A transaction starts.
+    TransactionStart,
+    /// A transaction ends, committed or rolled back.
+    TransactionEnd,
+    /// Changes were taken back or brought back.
+    Rewind,
+    /// A pending clone got its hash.
+    Resolve,
+    /// A moment got a name.
+    Pin,
+    /// Something irreversible happened outside.
+    Effect,
+    /// Code and data were frozen as one.
+    Checkpoint,
+    /// Old history was dropped on purpose.
+    Prune,
+    /// Content was removed for good on purpose.
+    Forget,
+}
+
+/// One record of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its position.
+    pub seq: Seq,
+    /// The workspace it belongs to.
+    pub workspace: WorkspaceId,
+    /// The life of the log it belongs to.
+    pub epoch: Epoch,
+    /// When it was made, as the machine's clock said.
+    pub time: Time,
+    /// What it says happened.
+    pub kind: Kind,
+    /// Everything else it says.
+    pub labels: Labels,
+    /// The changes it holds; of an intent, the befores.
+    pub changes: Vec<Change>,
+}
+
+/// What a record says besides its changes. Every field may be missing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Labels {
+    /// The snapshot this record is a part of.
+    pub snapshot: Option<SnapshotId>,
+    /// The kind of action: `write_file`, `shell`, `external`, `rewind`, ...
+    pub action: Option<String>,
+    /// The action in words: `write_file: main.go`.
+    pub summary: Option<String>,
+    /// The agent's tool.
+    pub tool: Option<String>,
+    /// The agent's own name for the call.
+    pub call_id: Option<String>,
+    /// The session's key.
+    pub session: Option<String>,
+    /// Which agent, or sub-agent.
+    pub agent: Option<String>,
+    /// The turn's number in this workspace.
+    pub turn: Option<u64>,
+    /// The agent's own name for the turn.
+    pub turn_key: Option<String>,
+    /// The first line of the prompt.
+    pub prompt: Option<String>,
+    /// The transaction it belongs to.
+    pub transaction: Option<TransactionId>,
+    /// The intent that this outcome belongs to.
+    pub intent: Option<SnapshotId>,
+    /// The capture saw only a part of what it should have seen.
+    pub partial: bool,
+    /// The transaction ended by rolling back.
+    pub rolled_back: bool,
+    /// The name of a pin.
+    pub name: Option<String>,
+    /// The moment that a rewind or a pin is about: just after this record.
+    pub target: Option<Seq>,
+    /// The rewind that this redo takes back.
+    pub redoes: Option<Seq>,
+    /// The changes that a rewind took back.
+    pub taken_back: Vec<ChangeRef>,
+    /// The changes that a rewind brought back.
+    pub brought_back: Vec<ChangeRef>,
+    /// A change was put aside instead of deleted, or anything else worth telling for ever.
+    pub note: Option<String>,
+}
+
+/// Names one change: the record and the change's place in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChangeRef {
+    /// The record.
+    pub seq: Seq,
+    /// The place in it, from 0.
+    pub index: u32,
+}
+
+/// A record as bytes, with its place in the chain.
+///
+/// `leaf` is what the chain covers: the header and one salted commitment per change. `body` holds
+/// the salts and the changes; it may be dropped later (pruned, forgotten) while the chain still
+/// verifies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed {
+    /// The record's position.
+    pub seq: Seq,
+    /// The bytes that the chain covers.
+    pub leaf: Vec<u8>,
+    /// Salts and changes, one after the other.
+    pub body: Vec<u8>,
+    /// The hash of `leaf`.
+    pub leaf_hash: LeafHash,
+    /// The hash of the link before and `leaf_hash`.
+    pub link: LinkHash,
+}
+
+/// Where a log ends: what the next record must follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// The last record's position; 0 for an empty log.
+    pub seq: Seq,
+    /// The last record's link; zeros for an empty log.
+    pub link: LinkHash,
+}
+
+impl Head {
+    /// The head of an empty log.
+    pub const EMPTY: Self = Self { seq: Seq(0), link: LinkHash::ZERO };
+}

@@ -12,3 +12,4 @@ mod id;
 mod known;
 mod path;
 mod record;
+mod view;

@@ -1,0 +1,401 @@
+//! What callers and `--json` see: plain values made from records, documented in `docs/json.md`.
+
+use serde::Serialize;
+
+/// The version of the JSON shapes; fields are only ever added.
+pub const SCHEMA: u32 = 1;
+
+/// One action: what it was, and what it changed.
+#[derive(Debug, Clone, Serialize)]
+pub struct SnapshotMetadata {
+    /// The version of this shape.
+    pub schema: u32,
+    /// The snapshot's id.
+    pub id: String,
+    /// The part of it that people type.
+    pub short_id: String,
+    /// The position of its first record.
+    pub seq: u64,
+    /// When, RFC 3339.
+    pub timestamp: String,
+    /// `write_file`, `shell`, `external`, `rewind`, ...
+    pub action_type: String,
+    /// In words: `write_file: main.go`.
+    pub action_summary: String,
+    /// The paths that stood there before and are in the store.
+    pub files_backed_up: Vec<String>,
+    /// The session's key.
+    pub session: Option<String>,
+    /// The turn's number.
+    pub turn: Option<u64>,
+    /// The agent's own name for the turn.
+    pub turn_key: Option<String>,
+    /// The agent.
+    pub agent: Option<String>,
+    /// The agent's tool.
+    pub tool: Option<String>,
+    /// The agent's own name for the call.
+    pub call_id: Option<String>,
+    /// The transaction it belongs to.
+    pub transaction_id: Option<String>,
+    /// The link before its first record.
+    pub previous_hash: String,
+    /// The link of its last record.
+    pub hash: String,
+    /// Whether the capture saw everything it should have seen.
+    pub complete: bool,
+    /// Whether the action's outcome is recorded yet.
+    pub open: bool,
+    /// What it changed.
+    pub changes: Vec<FileChange>,
+}
+
+/// One changed path.
+#[derive(Debug, Clone, Serialize)]
+pub struct FileChange {
+    /// Where; bytes that are not UTF-8 are escaped.
+    pub path: String,
+    /// The exact bytes in base64, where `path` is not exact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_b64: Option<String>,
+    /// `created`, `modified`, `deleted`, `renamed` or `mode`.
+    pub change_type: String,
+    /// Where it was moved from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// `person`, `chronicle`, `shared`, or the session's key.
+    pub author: String,
+    /// The sessions that could have made a `shared` change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<String>,
+    /// How the author is known.
+    pub evidence: String,
+    /// Whether it is in effect, or was taken back.
+    pub live: bool,
+    /// What stood there.
+    pub before: EntryView,
+    /// What stands there now.
+    pub after: EntryView,
+    /// Lines added, of text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inserted: Option<u64>,
+    /// Lines removed, of text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deleted: Option<u64>,
+    /// Whether the content is not text.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub binary: bool,
+}
+
+/// What stands at a path.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct EntryView {
+    /// `file`, `directory`, `symlink`, `special`, `repository`, `absent` or `unknown`.
+    pub kind: String,
+    /// The content's BLAKE3 hash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+    /// Length in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Permission bits, octal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// Where a symbolic link points.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// Why it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// The difference between two moments.
+#[derive(Debug, Clone, Serialize)]
+pub struct Diff {
+    /// The version of this shape.
+    pub schema: u32,
+    /// The moment it starts from, in words.
+    pub from_snapshot: String,
+    /// The moment it ends at; empty for the present.
+    pub to_snapshot: String,
+    /// When it was computed, RFC 3339.
+    pub timestamp: String,
+    /// What differs, by path.
+    pub changes: Vec<DiffChange>,
+    /// How many paths differ.
+    pub files_changed: u64,
+    /// Lines added.
+    pub insertions: u64,
+    /// Lines removed.
+    pub deletions: u64,
+}
+
+/// One path that differs between two moments.
+#[derive(Debug, Clone, Serialize)]
+pub struct DiffChange {
+    /// Where.
+    pub path: String,
+    /// The exact bytes in base64, where `path` is not exact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_b64: Option<String>,
+    /// `created`, `modified`, `deleted`, `renamed` or `mode`.
+    pub change_type: String,
+    /// Where it was moved from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The content before.
+    pub before_hash: Option<String>,
+    /// The content after.
+    pub after_hash: Option<String>,
+    /// Length after.
+    pub size_bytes: u64,
+    /// Lines added.
+    pub inserted: u64,
+    /// Lines removed.
+    pub deleted: u64,
+    /// Whether the content is not text.
+    pub binary: bool,
+    /// What stood there.
+    pub before: EntryView,
+    /// What stands there now.
+    pub after: EntryView,
+    /// The unified patch, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patch: Option<String>,
+}
+
+/// What a rewind, rollback, undo or redo will do: the preview is this value.
+#[derive(Debug, Clone, Serialize)]
+pub struct PlanView {
+    /// The version of this shape.
+    pub schema: u32,
+    /// Names the plan, for `--plan`.
+    pub plan_id: String,
+    /// The moment it goes to, in words.
+    pub resolved_target: String,
+    /// Paths that will be written.
+    pub write: Vec<PlanStep>,
+    /// Paths that will be deleted.
+    pub delete: Vec<PlanStep>,
+    /// Paths that will be written with kept work merged in.
+    pub merge: Vec<PlanStep>,
+    /// Paths that stay as they are, and why.
+    pub keep: Vec<KeptView>,
+    /// Paths where both sides changed the same thing.
+    pub conflict: Vec<ConflictView>,
+    /// Paths of which the state at the target is not known.
+    pub unknown: Vec<KeptView>,
+    /// What happens to repositories.
+    pub git: Vec<KeptView>,
+    /// What cannot be taken back.
+    pub irreversible: Vec<KeptView>,
+    /// Shared changes that stay unless they are taken too.
+    pub shared: Vec<KeptView>,
+    /// How long ago the target is, in seconds.
+    pub span_seconds: u64,
+    /// Whether a repository's HEAD moves.
+    pub moves_head: bool,
+    /// Filtered output that is newer than a restored source, which builds will take for fresh.
+    pub stale_output: Vec<String>,
+}
+
+/// One path of a plan.
+#[derive(Debug, Clone, Serialize)]
+pub struct PlanStep {
+    /// Where.
+    pub path: String,
+    /// The exact bytes in base64, where `path` is not exact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_b64: Option<String>,
+    /// What stands there now.
+    pub now: EntryView,
+    /// What will stand there.
+    pub then: EntryView,
+}
+
+/// One path with words about it.
+#[derive(Debug, Clone, Serialize)]
+pub struct KeptView {
+    /// Where.
+    pub path: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// One conflict.
+#[derive(Debug, Clone, Serialize)]
+pub struct ConflictView {
+    /// Where.
+    pub path: String,
+    /// What both sides changed: content, kind, mode, owner, attributes.
+    pub what: String,
+    /// The side of the work that would be kept.
+    pub mine: EntryView,
+    /// The side of the target.
+    pub then: EntryView,
+}
+
+/// What a rewind, rollback, undo or redo did.
+#[derive(Debug, Clone, Serialize)]
+pub struct RewindReport {
+    /// The version of this shape.
+    pub schema: u32,
+    /// The snapshot that the rewind itself is, if it changed anything.
+    pub id: Option<String>,
+    /// The plan that was applied.
+    pub plan: PlanView,
+    /// Paths that a concurrent writer changed meanwhile, or that could not be done, and why.
+    pub unexpected: Vec<KeptView>,
+    /// What was moved aside instead of deleted: from, to.
+    pub aside: Vec<(String, String)>,
+    /// How many paths changed.
+    pub changed: u64,
+    /// Whether something was left that the person should look at (exit 4).
+    pub partial: bool,
+}
+
+/// One version of one file.
+#[derive(Debug, Clone, Serialize)]
+pub struct Iteration {
+    /// The version of this shape.
+    pub schema: u32,
+    /// The snapshot that made it.
+    pub snapshot: String,
+    /// Its position.
+    pub seq: u64,
+    /// When, RFC 3339.
+    pub timestamp: String,
+    /// The path it had then.
+    pub path: String,
+    /// The turn's number.
+    pub turn: Option<u64>,
+    /// What the action was.
+    pub action_summary: String,
+    /// The change itself.
+    pub change: FileChange,
+}
+
+/// One line found in history.
+#[derive(Debug, Clone, Serialize)]
+pub struct GrepMatch {
+    /// The version of this shape.
+    pub schema: u32,
+    /// Where.
+    pub path: String,
+    /// The line, escaped where it is not text.
+    pub line: String,
+    /// The first record that had it.
+    pub first_seen: u64,
+    /// The last moment at which it was there.
+    pub last_seen: u64,
+    /// Whether it is there now.
+    pub present: bool,
+    /// What removed it: the snapshot's short id.
+    pub removed_by: Option<String>,
+    /// The turn that removed it.
+    pub removed_by_turn: Option<u64>,
+    /// The turn that brought it.
+    pub first_turn: Option<u64>,
+}
+
+/// One turn.
+#[derive(Debug, Clone, Serialize)]
+pub struct TurnView {
+    /// Its number in this workspace.
+    pub number: u64,
+    /// The agent's own name for it.
+    pub key: Option<String>,
+    /// The session's key.
+    pub session: Option<String>,
+    /// The first line of the prompt.
+    pub prompt: Option<String>,
+    /// When it started, RFC 3339.
+    pub started_at: String,
+    /// When it ended; missing while it is open.
+    pub ended_at: Option<String>,
+    /// The first record.
+    pub start_seq: u64,
+    /// The last record; missing while it is open.
+    pub end_seq: Option<u64>,
+}
+
+/// Several actions as one.
+#[derive(Debug, Clone, Serialize)]
+pub struct Transaction {
+    /// The version of this shape.
+    pub schema: u32,
+    /// Its id.
+    pub id: String,
+    /// `active`, `committed` or `rolled_back`.
+    pub status: String,
+    /// When it started, RFC 3339.
+    pub started_at: String,
+    /// When it ended.
+    pub finished_at: Option<String>,
+    /// Its snapshots.
+    pub snapshots: Vec<String>,
+}
+
+/// How a workspace stands.
+#[derive(Debug, Clone, Serialize)]
+pub struct Status {
+    /// The version of this shape.
+    pub schema: u32,
+    /// The workspace's directory.
+    pub workspace: String,
+    /// Its id.
+    pub workspace_id: String,
+    /// Where its history lies.
+    pub home: String,
+    /// The last record.
+    pub head_seq: u64,
+    /// The last record's link.
+    pub head_hash: String,
+    /// What changed since the last turn ended (or since the first look), not yet recorded included.
+    pub changes: Vec<DiffChange>,
+    /// The open turns.
+    pub open_turns: Vec<TurnView>,
+    /// The last ended turn.
+    pub last_turn: Option<TurnView>,
+    /// The active transaction; one without a living owner is said to be abandoned.
+    pub active_transaction: Option<Transaction>,
+    /// Actions announced and not yet settled.
+    pub open_intents: u64,
+    /// Files whose content is in the store.
+    pub protected_files: u64,
+    /// Files that are not, and why.
+    pub unprotected: Vec<KeptView>,
+    /// How many files are not protected in all.
+    pub unprotected_files: u64,
+    /// Directories that filters keep out.
+    pub filtered: Vec<String>,
+    /// Narrower filters that wait for `chronicle config accept`.
+    pub pending_config: Vec<String>,
+    /// Bytes that the store takes on disk.
+    pub store_bytes: u64,
+    /// Bytes that this workspace's catalog takes on disk.
+    pub catalog_bytes: u64,
+    /// `off`: no watcher runs.
+    pub watcher: String,
+    /// Rewinds that `redo` can bring back.
+    pub redoable: u64,
+    /// The names of pinned moments.
+    pub pins: Vec<String>,
+    /// Further roots.
+    pub roots: Vec<String>,
+}
+
+/// What `verify` found in order.
+#[derive(Debug, Clone, Serialize)]
+pub struct VerifyReport {
+    /// The version of this shape.
+    pub schema: u32,
+    /// Records whose links were recomputed.
+    pub records: u64,
+    /// Objects that records name and the store has.
+    pub objects: u64,
+    /// Objects that were read back.
+    pub objects_read: u64,
+    /// The head that was reached.
+    pub head_hash: String,
+}

@@ -13,7 +13,12 @@ const LEAF: u8 = 0x00;
 
 /// Hides a change behind its salt: without the salt nobody can guess what was committed to.
 pub fn commitment(salt: &[u8], change: &[u8]) -> [u8; 32] {
-    Sha256::new().chain_update([COMMITMENT]).chain_update(salt).chain_update(change).finalize().into()
+    Sha256::new()
+        .chain_update([COMMITMENT])
+        .chain_update(salt)
+        .chain_update(change)
+        .finalize()
+        .into()
 }
 
 /// The hash of a record's leaf bytes.
@@ -24,6 +29,11 @@ pub fn leaf_hash(leaf: &[u8]) -> LeafHash {
 /// Binds a leaf to everything before it.
 pub fn link(previous: &LinkHash, leaf: &LeafHash) -> LinkHash {
     LinkHash(
-        Sha256::new().chain_update([LINK]).chain_update(previous.0).chain_update(leaf.0).finalize().into(),
+        Sha256::new()
+            .chain_update([LINK])
+            .chain_update(previous.0)
+            .chain_update(leaf.0)
+            .finalize()
+            .into(),
     )
 }

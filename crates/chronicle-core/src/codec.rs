@@ -11,7 +11,7 @@ use crate::entry::{
     Symlink, Why,
 };
 use crate::id::{Epoch, LinkGroup, ObjectId, Seq, SnapshotId, Time, TransactionId, WorkspaceId};
-use crate::id::{fill_random, LinkHash};
+use crate::id::{LinkHash, fill_random};
 use crate::path::WorkspacePath;
 use crate::record::{ChangeRef, Kind, Labels, Record, Sealed};
 
@@ -582,7 +582,13 @@ mod tests {
     use super::*;
 
     fn sample() -> Record {
-        let meta = Meta { mode: 0o640, uid: 1, gid: 2, mtime_ns: -5, xattrs: vec![(b"user.a".to_vec(), vec![1])] };
+        let meta = Meta {
+            mode: 0o640,
+            uid: 1,
+            gid: 2,
+            mtime_ns: -5,
+            xattrs: vec![(b"user.a".to_vec(), vec![1])],
+        };
         let file = |n: u8| {
             Entry::File(File {
                 object: ObjectId([n; 32]),

@@ -185,17 +185,11 @@ impl Entry {
         }
     }
 
-    /// Whether a person would call them equal: all but times and, for a repository, what does
-    /// not count.
+    /// Whether a person would call them equal: all but times, how many other names a file has and,
+    /// for a repository, what does not count.
     pub fn same_but_time(&self, other: &Self) -> bool {
-        let link = |entry: &Self| match entry {
-            Self::File(file) => file.link,
-            _ => None,
-        };
-        let meta = |entry: &Self| {
-            entry.meta().map(|meta| Meta { mtime_ns: 0, ..meta.clone() })
-        };
-        self.same_content(other) && meta(self) == meta(other) && link(self) == link(other)
+        let meta = |entry: &Self| entry.meta().map(|meta| Meta { mtime_ns: 0, ..meta.clone() });
+        self.same_content(other) && meta(self) == meta(other)
     }
 }
 

@@ -234,7 +234,8 @@ mod tests {
 
     #[test]
     fn snapshot_ids_are_version_7_and_sort_by_time() {
-        let (old, new) = (SnapshotId::new(Time(1_000_000_000)), SnapshotId::new(Time(9_000_000_000)));
+        let (old, new) =
+            (SnapshotId::new(Time(1_000_000_000)), SnapshotId::new(Time(9_000_000_000)));
         assert!(old < new);
         assert_eq!(old.to_string().as_bytes()[14], b'7');
         assert!(old.to_string().ends_with(&old.short()));

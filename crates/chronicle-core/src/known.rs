@@ -232,7 +232,7 @@ impl<'a> KnownView<'a> {
     }
 
     /// The whole, decoded.
-    pub fn to_known(&self) -> Result<Known, DecodeError> {
+    pub fn to_known(self) -> Result<Known, DecodeError> {
         let mut input = Decoder(self.entry);
         let entry = decode_entry(&mut input)?;
         input.end()?;
@@ -266,6 +266,17 @@ impl<'a> DirectoryView<'a> {
         let mount = if flags & 2 != 0 { Some(decode_identity(&mut input)?) } else { None };
         let own = if flags & 4 != 0 { Some(Known::decode(&mut input)?) } else { None };
         Ok(Self { listed, mount, own, names: input.0 })
+    }
+
+    /// What is known of one name.
+    pub fn find(&self, name: &[u8]) -> Result<Option<Known>, DecodeError> {
+        for item in self.names() {
+            let (found, known) = item?;
+            if found >= name {
+                return if found == name { known.to_known().map(Some) } else { Ok(None) };
+            }
+        }
+        Ok(None)
     }
 
     /// What the directory holds, in the order of the names.
@@ -307,6 +318,21 @@ impl KnownTable {
         self.newer.get(directory)
     }
 
+    /// What is known of one path, without decoding its neighbours.
+    pub fn get(
+        &self,
+        directory: &WorkspacePath,
+        name: &[u8],
+    ) -> Result<Option<Known>, DecodeError> {
+        if let Some(newer) = self.newer.get(directory).and_then(|names| names.get(name)) {
+            return Ok(newer.clone());
+        }
+        match self.row(directory).transpose()? {
+            Some(row) => row.find(name),
+            None => Ok(None),
+        }
+    }
+
     /// Everything known of a directory, decoded and with the newer paths in place.
     pub fn directory(&self, path: &WorkspacePath) -> Result<KnownDirectory, DecodeError> {
         let mut directory = match self.rows.get(path) {
@@ -330,7 +356,8 @@ mod tests {
 
     #[test]
     fn a_row_comes_back_as_it_was() {
-        let signature = Signature { size: 1, mtime_ns: -2, ctime_ns: 3, ino: 4, mode: 5, uid: 6, gid: 7 };
+        let signature =
+            Signature { size: 1, mtime_ns: -2, ctime_ns: 3, ino: 4, mode: 5, uid: 6, gid: 7 };
         let known = |entry, racy, part| Known { entry, signature: Some(signature), racy, part };
         let directory = KnownDirectory {
             listed: Some(Listed { seq: Seq(9), time: Time(-1) }),

@@ -143,12 +143,18 @@ impl WorkspacePath {
         if other.is_root() {
             return !self.is_outside();
         }
-        self.0.strip_prefix(&other.0[..]).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+        self.0
+            .strip_prefix(&other.0[..])
+            .is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
     }
 
     /// How many components the path has.
     pub fn depth(&self) -> usize {
-        if self.is_root() { 0 } else { 1 + self.0[1..].iter().filter(|byte| **byte == b'/').count() }
+        if self.is_root() {
+            0
+        } else {
+            1 + self.0[1..].iter().filter(|byte| **byte == b'/').count()
+        }
     }
 
     /// The path under a directory of the real file system.

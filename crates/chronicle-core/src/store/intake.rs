@@ -1,0 +1,229 @@
+//! Takes content in for one capture: little as rows for the catalog's transaction, much as packs.
+//!
+//! Several threads may take at once; they hash and compress side by side and meet only to append.
+//! Nothing counts before `finish`, and an intake that is dropped before leaves nothing half.
+
+use std::collections::HashSet;
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::files::{self, Lock};
+use super::local::read_start;
+use super::pack::{PackWriter, discard_orphans};
+use super::packs::List;
+use super::{HEADER, LARGE_OBJECT, LocalStore, Stored, with_stored};
+use crate::error::{Context, Error, Result};
+use crate::id::ObjectId;
+
+/// Up to so many objects, and so many bytes of them, ride in the catalog's transaction.
+const ROWS_MAX: usize = 64;
+const ROW_BYTES_MAX: usize = 1 << 20;
+
+/// A small object that must ride in the catalog's transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Its name.
+    pub id: ObjectId,
+    /// Its stored form, for [`unpack_object`](super::unpack_object).
+    pub stored: Vec<u8>,
+}
+
+/// What was taken in and is not durable yet.
+enum Gathered {
+    Rows { rows: Vec<Row>, bytes: usize },
+    Pack(PackWriter),
+}
+
+impl Gathered {
+    const NOTHING: Self = Self::Rows { rows: Vec::new(), bytes: 0 };
+}
+
+/// What the store had when the first object came.
+struct Seen {
+    packs: List,
+    has_loose: bool,
+}
+
+/// Why nothing of this intake may count.
+enum Failure {
+    NoSpace,
+    Other(String),
+}
+
+/// Content on its way into the store; the store's lock is held until it is dropped.
+pub struct Intake<'s> {
+    store: &'s LocalStore,
+    claimed: Mutex<HashSet<ObjectId>>,
+    gathered: Mutex<Gathered>,
+    /// The buffer being written, and the right to write: taken while `gathered` is still held.
+    writing: Mutex<Vec<u8>>,
+    seen: OnceLock<Seen>,
+    failed: OnceLock<Failure>,
+    unsettled: AtomicBool,
+    _lock: Lock,
+}
+
+impl<'s> Intake<'s> {
+    pub(super) fn new(store: &'s LocalStore) -> Result<Self> {
+        let lock = store.hold()?;
+        store.intake_opened();
+        Ok(Self {
+            store,
+            claimed: Mutex::default(),
+            gathered: Mutex::new(Gathered::NOTHING),
+            writing: Mutex::default(),
+            seen: OnceLock::new(),
+            failed: OnceLock::new(),
+            unsettled: AtomicBool::new(false),
+            _lock: lock,
+        })
+    }
+
+    /// Takes in one object and says its name.
+    pub fn take(&self, bytes: &[u8]) -> Result<ObjectId> {
+        let id = ObjectId::of(bytes);
+        if lock(&self.claimed).insert(id) {
+            self.take_claimed(id, bytes).inspect_err(|error| self.fail(error))?;
+        }
+        Ok(id)
+    }
+
+    /// Takes in everything the source gives, in bounded memory, and says its name and length.
+    pub fn take_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {
+        let start = read_start(source)?;
+        if start.len() <= LARGE_OBJECT {
+            return Ok((self.take(&start)?, start.len() as u64));
+        }
+        self.store.loose.put_stream(&mut start.as_slice().chain(source))
+    }
+
+    /// Makes durable what was taken in; the rows are durable only with the catalog's commit.
+    ///
+    /// The store's lock is held on until the intake is dropped, which must be after that commit.
+    pub fn finish(&mut self) -> Result<Vec<Row>> {
+        self.check()?;
+        if self.unsettled.load(Ordering::Acquire) {
+            self.store.packs.settle()?;
+        }
+        lock(&self.claimed).clear();
+        match std::mem::replace(&mut *lock(&self.gathered), Gathered::NOTHING) {
+            Gathered::Rows { rows, .. } => return Ok(rows),
+            Gathered::Pack(writer) => self.store.packs.add(writer.finish()?),
+        }
+        Ok(Vec::new())
+    }
+
+    fn take_claimed(&self, id: ObjectId, bytes: &[u8]) -> Result<()> {
+        if self.is_kept(&id)? {
+            Ok(())
+        } else if bytes.len() > LARGE_OBJECT {
+            self.store.loose.put_stream(&mut &*bytes).map(|_| ())
+        } else {
+            with_stored(bytes, |stored| self.append(id, &stored))
+        }
+    }
+
+    /// Another thread may already count on an object that could not be kept, so that nothing of
+    /// this intake may count.
+    fn fail(&self, error: &Error) {
+        let failure = match error {
+            Error::NoSpace(_) => Failure::NoSpace,
+            other => Failure::Other(other.to_string()),
+        };
+        // The first failure is the one to tell of.
+        let _ = self.failed.set(failure);
+    }
+
+    fn check(&self) -> Result<()> {
+        let directory = self.store.directory();
+        match self.failed.get() {
+            None => Ok(()),
+            Some(Failure::NoSpace) => Err(Error::NoSpace(directory.to_owned())),
+            Some(Failure::Other(why)) => {
+                Err(std::io::Error::other(why.clone())).at("take content into", directory)
+            }
+        }
+    }
+
+    /// Whether the store has the object already.
+    fn is_kept(&self, id: &ObjectId) -> Result<bool> {
+        let seen = self.seen()?;
+        // An index that cannot be read has no say: keeping an object twice is no harm.
+        if let Ok(Some(pack)) = self.store.packs.find(id, &seen.packs, false) {
+            if !pack.is_settled() {
+                self.unsettled.store(true, Ordering::Release);
+            }
+            return Ok(true);
+        }
+        let loose = &self.store.loose;
+        if !seen.has_loose || !loose.exists(id)? {
+            return Ok(false);
+        }
+        loose.settle(id).map(|()| true)
+    }
+
+    fn seen(&self) -> Result<&Seen> {
+        if let Some(seen) = self.seen.get() {
+            return Ok(seen);
+        }
+        let has_loose = self.store.loose.is_used()?;
+        let seen = Seen { packs: self.store.packs.list_again()?, has_loose };
+        Ok(self.seen.get_or_init(|| seen))
+    }
+
+    fn append(&self, id: ObjectId, stored: &Stored<'_>) -> Result<()> {
+        let mut gathered = lock(&self.gathered);
+        match &mut *gathered {
+            Gathered::Rows { rows, bytes } => {
+                *bytes += HEADER + stored.payload.len();
+                rows.push(Row { id, stored: stored.to_bytes() });
+                if rows.len() > ROWS_MAX || *bytes > ROW_BYTES_MAX {
+                    *gathered = Gathered::Pack(self.spill(rows)?);
+                }
+            }
+            Gathered::Pack(writer) => writer.append(id, &stored.header(), stored.payload),
+        }
+        self.write_chunk(gathered)
+    }
+
+    fn spill(&self, rows: &[Row]) -> Result<PackWriter> {
+        let directories = self.store.packs.directories();
+        files::discard_leftovers(&directories.temporary)?;
+        discard_orphans(&directories.packs)?;
+        let mut writer = PackWriter::create(directories)?;
+        rows.iter().for_each(|row| writer.append(row.id, &[], &row.stored));
+        Ok(writer)
+    }
+
+    /// Writes what was gathered if it is enough, while other threads gather more.
+    fn write_chunk(&self, mut gathered: MutexGuard<'_, Gathered>) -> Result<()> {
+        let Gathered::Pack(writer) = &mut *gathered else { return Ok(()) };
+        if !writer.has_chunk() {
+            return Ok(());
+        }
+        let mut buffer = lock(&self.writing);
+        let chunk = writer.take_chunk(&mut buffer);
+        let full = writer.is_full().then(|| std::mem::replace(&mut *gathered, Gathered::NOTHING));
+        drop(gathered);
+        let written = chunk.write(&buffer);
+        buffer.clear();
+        // Noted while nobody else can write: a pack with a hole must never be finished.
+        written.inspect_err(|error| self.fail(error))?;
+        if let Some(Gathered::Pack(writer)) = full {
+            self.check()?;
+            self.store.packs.add(writer.finish()?);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Intake<'_> {
+    fn drop(&mut self) {
+        self.store.intake_closed();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,270 @@
+//! The store of one home: packs of small objects, and files of their own for large and single ones.
+//!
+//! Any number of processes may use it at once. Taking content in holds the store's lock shared,
+//! taking objects away holds it exclusively, reading holds nothing.
+
+use std::collections::HashSet;
+use std::io::{Cursor, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::files::{self, Lock, Temporary};
+use super::loose::Loose;
+use super::pack::Directories;
+use super::packs::Packs;
+use super::{ContentStorage, Intake, LARGE_OBJECT, SOURCE, pack_object, verify};
+use crate::error::{Context, Error, Result};
+use crate::id::ObjectId;
+
+const FORMAT_VERSION: u64 = 1;
+const FORMAT_WORDS: &str = "chronicle store ";
+
+/// The content store of a home, on the local filesystem.
+pub struct LocalStore {
+    directory: PathBuf,
+    pub(super) packs: Packs,
+    pub(super) loose: Loose,
+    /// Open intakes of this handle: waiting for them would be waiting for oneself.
+    intakes: AtomicUsize,
+}
+
+impl LocalStore {
+    /// Opens the store in this directory, and makes it if it is not there.
+    pub fn open(directory: &Path) -> Result<Self> {
+        let temporary = directory.join("tmp");
+        let packs = directory.join("packs");
+        let store = Self {
+            directory: directory.to_owned(),
+            loose: Loose::new(directory.join("objects"), temporary.clone()),
+            packs: Packs::new(Directories { packs, temporary }),
+            intakes: AtomicUsize::new(0),
+        };
+        match files::open(&store.format_path())? {
+            Some(mut file) => store.check_format(&mut file)?,
+            None => store.create()?,
+        }
+        Ok(store)
+    }
+
+    /// Begins to take content in for one capture.
+    pub fn intake(&self) -> Result<Intake<'_>> {
+        Intake::new(self)
+    }
+
+    /// Takes several objects away, rewriting each pack at most once.
+    pub fn delete_all(&self, objects: &[ObjectId]) -> Result<()> {
+        if self.intakes.load(Ordering::Acquire) > 0 {
+            return Err(Error::Busy("content is being taken in".to_owned()));
+        }
+        let _lock = Lock::exclusive(&self.lock_path())?;
+        objects.iter().try_for_each(|id| self.loose.delete(id))?;
+        self.packs.delete(&objects.iter().copied().collect::<HashSet<_>>())
+    }
+
+    /// The bytes that the store takes on disk.
+    pub fn stored_bytes(&self) -> Result<u64> {
+        let mut bytes = directory_bytes(&self.packs.directories().packs)?;
+        for name in files::names(self.loose.directory())? {
+            bytes += directory_bytes(&self.loose.directory().join(name))?;
+        }
+        Ok(bytes)
+    }
+
+    /// Holds the lock under which nothing is taken away.
+    pub(crate) fn hold(&self) -> Result<Lock> {
+        Lock::shared(&self.lock_path())
+    }
+
+    pub(super) fn intake_opened(&self) {
+        self.intakes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn intake_closed(&self) {
+        self.intakes.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn lock_path(&self) -> PathBuf {
+        self.directory.join("lock")
+    }
+
+    fn format_path(&self) -> PathBuf {
+        self.directory.join("format")
+    }
+
+    fn check_format(&self, file: &mut dyn Read) -> Result<()> {
+        let path = self.format_path();
+        let mut text = String::new();
+        file.take(256).read_to_string(&mut text).at("read", &path)?;
+        match text.strip_prefix(FORMAT_WORDS).map(|version| version.trim_end().parse()) {
+            Some(Ok(FORMAT_VERSION)) => Ok(()),
+            Some(Ok(found)) if found > FORMAT_VERSION => {
+                let what = format!("Store {}", self.directory.display());
+                Err(Error::Newer { what, found, known: FORMAT_VERSION })
+            }
+            _ => Err(std::io::Error::other("it does not name a format")).at("understand", &path),
+        }
+    }
+
+    /// The format is named last: where it stands, everything else does.
+    fn create(&self) -> Result<()> {
+        let directories = self.packs.directories();
+        make_directories(&self.directory)?;
+        files::make_directory(&directories.packs)?;
+        files::make_directory(&directories.temporary)?;
+        let mut format = Temporary::create(&directories.temporary)?;
+        let text = format!("{FORMAT_WORDS}{FORMAT_VERSION}\n");
+        format.file().write_all_at(text.as_bytes(), 0).at("write", format.path())?;
+        format.sync()?;
+        format.rename(self.format_path())?;
+        files::sync_directory(&self.directory)?;
+        format.keep();
+        Ok(())
+    }
+
+    /// An object from the packs that are known already; `None` says nothing about others.
+    pub(crate) fn at_hand(&self, id: &ObjectId) -> Option<Vec<u8>> {
+        self.packs.get(id, &self.packs.listed().ok()?, false).ok().flatten()
+    }
+
+    fn find(&self, id: &ObjectId) -> Result<bool> {
+        let listed = self.packs.listed()?;
+        if matches!(self.packs.find(id, &listed, false), Ok(Some(_))) || self.loose.exists(id)? {
+            return Ok(true);
+        }
+        Ok(self.packs.find(id, &self.packs.list_again()?, true)?.is_some())
+    }
+
+    /// Whether the object is here and survives a power cut.
+    fn is_kept(&self, id: &ObjectId) -> Result<bool> {
+        // An index that cannot be read has no say: keeping an object twice is no harm.
+        if let Ok(Some(pack)) = self.packs.find(id, &self.packs.list_again()?, false) {
+            if !pack.is_settled() {
+                self.packs.settle()?;
+            }
+            return Ok(true);
+        }
+        let exists = self.loose.exists(id)?;
+        if exists {
+            self.loose.settle(id)?;
+        }
+        Ok(exists)
+    }
+}
+
+/// Makes a directory and all above it durably, each for its owner alone.
+fn make_directories(path: &Path) -> Result<()> {
+    let parent = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Ok(()),
+    };
+    if !files::is_there(parent)? {
+        make_directories(parent)?;
+    }
+    if files::make_directory(path)? {
+        files::sync_directory(parent)?;
+    }
+    Ok(())
+}
+
+fn directory_bytes(directory: &Path) -> Result<u64> {
+    let size = |name| match rustix::fs::lstat(directory.join(name)) {
+        Ok(stat) => u64::try_from(stat.st_size).unwrap_or(0),
+        Err(_) => 0,
+    };
+    Ok(files::names(directory)?.into_iter().map(size).sum())
+}
+
+impl ContentStorage for LocalStore {
+    fn get(&self, id: &ObjectId) -> Result<Vec<u8>> {
+        // The first look trusts what is at hand; only the second may call anything missing.
+        if let Ok(Some(bytes)) = self.packs.get(id, &self.packs.listed()?, false) {
+            return Ok(bytes);
+        }
+        let loose = self.loose.get(id);
+        if let Ok(Some(bytes)) = loose {
+            return Ok(bytes);
+        }
+        let packed = self.packs.get(id, &self.packs.list_again()?, true);
+        match (packed, loose) {
+            (Ok(Some(bytes)), _) => Ok(bytes),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+            (Ok(None), Ok(_)) => Err(Error::Missing(*id)),
+        }
+    }
+
+    fn put(&self, id: &ObjectId, bytes: &[u8]) -> Result<()> {
+        verify(id, bytes)?;
+        let _lock = self.hold()?;
+        // Reading it back lets a damaged object be replaced by a good one.
+        if self.is_kept(id)? && self.get(id).is_ok() {
+            return Ok(());
+        }
+        if bytes.len() > LARGE_OBJECT {
+            return self.loose.replace(bytes);
+        }
+        self.loose.put(id, &pack_object(bytes))
+    }
+
+    fn exists(&self, id: &ObjectId) -> Result<bool> {
+        self.find(id)
+    }
+
+    fn delete(&self, id: &ObjectId) -> Result<()> {
+        self.delete_all(&[*id])
+    }
+
+    fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send>> {
+        match self.loose.reader(id)? {
+            Some(reader) => Ok(Box::new(reader)),
+            None => Ok(Box::new(Cursor::new(self.get(id)?))),
+        }
+    }
+
+    fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {
+        let start = read_start(source)?;
+        if start.len() <= LARGE_OBJECT {
+            let id = ObjectId::of(&start);
+            self.put(&id, &start)?;
+            return Ok((id, start.len() as u64));
+        }
+        let _lock = self.hold()?;
+        self.loose.put_stream(&mut start.as_slice().chain(source))
+    }
+}
+
+/// Reads one byte more than a small object has, or everything if there is less.
+pub(super) fn read_start(source: &mut dyn Read) -> Result<Vec<u8>> {
+    let mut start = Vec::new();
+    source.take(LARGE_OBJECT as u64 + 1).read_to_end(&mut start).at("take in", SOURCE)?;
+    Ok(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_format(text: &str, expected: &str) {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("a/b/store");
+        LocalStore::open(&directory).unwrap();
+        std::fs::write(directory.join("format"), text).unwrap();
+        let code = LocalStore::open(&directory).err().map_or("", |error| error.code());
+        assert_eq!(code, expected);
+    }
+
+    #[test]
+    fn store_of_another_format_is_refused() {
+        check_format("chronicle store 1\n", "");
+        check_format("chronicle store 2\n", "newer_format");
+        check_format("chronicle store 0\n", "io");
+        check_format("chronicle store", "io");
+        check_format("", "io");
+    }
+}

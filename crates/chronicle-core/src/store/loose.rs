@@ -1,0 +1,251 @@
+//! Objects with a file of their own: large ones, and single ones that must be durable at once.
+//!
+//! Such a file is the stored form and nothing else; large content passes through in pieces, in both
+//! directions.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::files::{self, Temporary};
+use super::{CODEC_RAW, CODEC_ZSTD, HEADER, LEVEL, corrupt, decoder, header, parse_header};
+use crate::error::{Context, Error, Result};
+use crate::failpoint;
+use crate::id::ObjectId;
+
+/// Bytes of content that are in memory at a time.
+const PIECE: usize = 256 << 10;
+
+pub(super) struct Loose {
+    directory: PathBuf,
+    temporary: PathBuf,
+}
+
+impl Loose {
+    pub(super) fn new(directory: PathBuf, temporary: PathBuf) -> Self {
+        Self { directory, temporary }
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn path(&self, id: &ObjectId) -> PathBuf {
+        let hex = id.hex();
+        self.directory.join(&hex[..2]).join(hex)
+    }
+
+    pub(super) fn exists(&self, id: &ObjectId) -> Result<bool> {
+        files::is_there(&self.path(id))
+    }
+
+    /// Whether there is any object here.
+    pub(super) fn is_used(&self) -> Result<bool> {
+        files::is_there(&self.directory)
+    }
+
+    /// Makes the name of an object durable that somebody else may just have given it.
+    pub(super) fn settle(&self, id: &ObjectId) -> Result<()> {
+        self.sync_names(&self.path(id))
+    }
+
+    /// Keeps an object in its stored form, in place of the one that may be there.
+    pub(super) fn put(&self, id: &ObjectId, stored: &[u8]) -> Result<()> {
+        let temporary = Temporary::create(&self.temporary)?;
+        temporary.file().write_all_at(stored, 0).at("write", temporary.path())?;
+        self.install(temporary, id)
+    }
+
+    /// Keeps everything the source gives, in bounded memory.
+    pub(super) fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {
+        self.put_pieces(source, false)
+    }
+
+    /// Keeps a large object, in place of the one that may be there.
+    pub(super) fn replace(&self, mut bytes: &[u8]) -> Result<()> {
+        self.put_pieces(&mut bytes, true).map(|_| ())
+    }
+
+    fn put_pieces(&self, source: &mut dyn Read, replace: bool) -> Result<(ObjectId, u64)> {
+        let temporary = Temporary::create(&self.temporary)?;
+        let (id, length) = compress(source, &temporary)?;
+        if !replace && self.exists(&id)? {
+            self.settle(&id)?;
+        } else {
+            self.install(temporary, &id)?;
+        }
+        Ok((id, length))
+    }
+
+    fn install(&self, mut temporary: Temporary, id: &ObjectId) -> Result<()> {
+        temporary.sync()?;
+        failpoint::hit("store_after_object_data");
+        let path = self.path(id);
+        files::make_directory(&self.directory)?;
+        files::make_directory(parent(&path))?;
+        temporary.rename(path.clone())?;
+        failpoint::hit("store_after_object_rename");
+        self.sync_names(&path)?;
+        temporary.keep();
+        Ok(())
+    }
+
+    /// The directories above may be as new as the name.
+    fn sync_names(&self, path: &Path) -> Result<()> {
+        files::sync_directory(parent(path))?;
+        files::sync_directory(&self.directory)?;
+        files::sync_directory(parent(&self.directory))
+    }
+
+    pub(super) fn delete(&self, id: &ObjectId) -> Result<()> {
+        let path = self.path(id);
+        if !files::is_there(&path)? {
+            return Ok(());
+        }
+        files::remove(&path)?;
+        files::sync_directory(parent(&path))
+    }
+
+    pub(super) fn get(&self, id: &ObjectId) -> Result<Option<Vec<u8>>> {
+        let Some(mut reader) = self.reader(id)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        match reader.read_to_end(&mut bytes) {
+            Ok(_) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(corrupt(id, error.to_string()))
+            }
+            Err(error) => Err(error).at("read", self.path(id)),
+        }
+    }
+
+    /// The object as a stream that verifies itself; `None` if it is not here.
+    pub(super) fn reader(&self, id: &ObjectId) -> Result<Option<Verifying>> {
+        let path = self.path(id);
+        match files::open(&path)? {
+            Some(file) => Verifying::new(id, &path, file).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().expect("BUG: every path of the store has a parent")
+}
+
+/// Writes the stored form of the source; its length is known, and filled in, only at the end.
+fn compress(source: &mut dyn Read, temporary: &Temporary) -> Result<(ObjectId, u64)> {
+    let path = temporary.path();
+    let mut file: &File = temporary.file();
+    file.write_all(&header(CODEC_ZSTD, 0)).at("write", path)?;
+    let mut encoder = zstd::stream::write::Encoder::new(file, LEVEL).at("compress", path)?;
+    let (mut hasher, mut length) = (blake3::Hasher::new(), 0);
+    let mut piece = vec![0; PIECE];
+    loop {
+        let count = match source.read(&mut piece) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            result => result.at("take in", super::SOURCE)?,
+        };
+        if count == 0 {
+            break;
+        }
+        hasher.update(&piece[..count]);
+        length += count as u64;
+        encoder.write_all(&piece[..count]).at("write", path)?;
+    }
+    encoder.finish().at("write", path)?;
+    file.write_all_at(&header(CODEC_ZSTD, length), 0).at("write", path)?;
+    Ok((ObjectId(*hasher.finalize().as_bytes()), length))
+}
+
+enum Payload {
+    Raw(BufReader<File>),
+    Zstd(zstd::stream::read::Decoder<'static, BufReader<File>>),
+}
+
+impl Read for Payload {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Raw(file) => file.read(buffer),
+            Self::Zstd(decoder) => decoder.read(buffer),
+        }
+    }
+}
+
+/// Hashes what passes, and fails at the end if it was not the object.
+pub(super) struct Verifying {
+    id: ObjectId,
+    payload: Payload,
+    hasher: blake3::Hasher,
+    /// Bytes of content still to come.
+    left: u64,
+    damaged: Option<&'static str>,
+}
+
+impl Verifying {
+    fn new(id: &ObjectId, path: &Path, file: File) -> Result<Self> {
+        let mut file = BufReader::with_capacity(PIECE, file);
+        let (codec, left) = read_header(&mut file, id, path)?;
+        let payload = match codec {
+            CODEC_RAW => Payload::Raw(file),
+            CODEC_ZSTD => Payload::Zstd(decoder(file).at("read", path)?),
+            _ => return Err(corrupt(id, "its codec is not known")),
+        };
+        Ok(Self { id: *id, payload, hasher: blake3::Hasher::new(), left, damaged: None })
+    }
+
+    fn damage(&mut self, why: &'static str) -> io::Error {
+        self.damaged = Some(why);
+        io::Error::new(io::ErrorKind::InvalidData, why)
+    }
+
+    /// An error without a number of the operating system is the decoder's.
+    fn failure(&mut self, error: io::Error) -> io::Error {
+        match error.raw_os_error() {
+            Some(_) => error,
+            None => self.damage("its payload is damaged"),
+        }
+    }
+
+    fn end(&mut self) -> io::Result<usize> {
+        if self.left > 0 {
+            return Err(self.damage("its length is wrong"));
+        }
+        if self.hasher.finalize().as_bytes() != self.id.as_bytes() {
+            return Err(self.damage("its bytes have another hash"));
+        }
+        Ok(0)
+    }
+}
+
+fn read_header(file: &mut impl Read, id: &ObjectId, path: &Path) -> Result<(u8, u64), Error> {
+    let mut header = [0; HEADER];
+    match file.read_exact(&mut header) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(corrupt(id, "it is cut off"))
+        }
+        result => result.map(|()| parse_header(header)).at("read", path),
+    }
+}
+
+impl Read for Verifying {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(why) = self.damaged {
+            return Err(self.damage(why));
+        }
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        match self.payload.read(buffer) {
+            Ok(0) => self.end(),
+            Ok(count) if count as u64 > self.left => Err(self.damage("its length is wrong")),
+            Ok(count) => {
+                self.hasher.update(&buffer[..count]);
+                self.left -= count as u64;
+                Ok(count)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
+            Err(error) => Err(self.failure(error)),
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Keeps content by the BLAKE3 hash of its bytes: the trait that every store has, and the stored form.
+//!
+//! Which objects are still needed is not decided here, and neither is when content must be durable:
+//! an [`Intake`] belongs to one capture, whose commit point is the catalog's transaction.
+
+mod files;
+mod index;
+mod intake;
+mod local;
+mod loose;
+mod memory;
+mod pack;
+mod packs;
+
+use std::cell::RefCell;
+use std::io::Read;
+
+use zstd::bulk::{Compressor, Decompressor};
+
+use crate::error::{Error, Result};
+use crate::id::ObjectId;
+
+pub(crate) use files::Lock as StoreLock;
+pub use intake::{Intake, Row};
+pub use local::LocalStore;
+pub use memory::MemoryStore;
+
+/// Content of more bytes than this is streamed into a file of its own.
+pub const LARGE_OBJECT: usize = 4 << 20;
+
+/// Keeps objects; every store passes the same contract suite.
+pub trait ContentStorage: Send + Sync {
+    /// The object's bytes, verified: `Missing` if it is not here, `Corrupt` if it is damaged.
+    fn get(&self, id: &ObjectId) -> Result<Vec<u8>>;
+
+    /// Keeps these bytes, durable on return; bytes of another name are `Corrupt`.
+    fn put(&self, id: &ObjectId, bytes: &[u8]) -> Result<()>;
+
+    /// Whether the object is here.
+    fn exists(&self, id: &ObjectId) -> Result<bool>;
+
+    /// Takes the object away; one that is not here is no error.
+    fn delete(&self, id: &ObjectId) -> Result<()>;
+
+    /// The object's bytes as a stream; damage is an `InvalidData` error, at the latest at the end.
+    fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send>>;
+
+    /// Keeps everything the source gives, durable on return, and says its name and length.
+    fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)>;
+}
+
+const LEVEL: i32 = 3;
+const CODEC_RAW: u8 = 0;
+const CODEC_ZSTD: u8 = 1;
+
+/// A frame may ask for a window of at most 2^23 bytes, so that damage cannot ask for all memory.
+const WINDOW_LOG_MAX: u32 = 23;
+
+/// What a failed read of the content itself is said to have failed on, since only the caller knows.
+const SOURCE: &str = "(content)";
+
+/// Bytes before the payload: the codec and the length of the content.
+const HEADER: usize = 9;
+
+/// An object in its stored form, taken apart.
+struct Stored<'a> {
+    codec: u8,
+    raw_length: u64,
+    payload: &'a [u8],
+}
+
+impl<'a> Stored<'a> {
+    fn parse(stored: &'a [u8]) -> Result<Self, &'static str> {
+        let (header, payload) = stored.split_first_chunk().ok_or("it is cut off")?;
+        let (codec, raw_length) = parse_header(*header);
+        Ok(Self { codec, raw_length, payload })
+    }
+
+    fn header(&self) -> [u8; HEADER] {
+        header(self.codec, self.raw_length)
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        [&self.header(), self.payload].concat()
+    }
+}
+
+fn header(codec: u8, raw_length: u64) -> [u8; HEADER] {
+    let mut header = [codec; HEADER];
+    header[1..].copy_from_slice(&raw_length.to_le_bytes());
+    header
+}
+
+fn parse_header([codec, length @ ..]: [u8; HEADER]) -> (u8, u64) {
+    (codec, u64::from_le_bytes(length))
+}
+
+struct Compression {
+    compressor: Compressor<'static>,
+    payload: Vec<u8>,
+}
+
+thread_local! {
+    // Making a context costs more than compressing a small file with it.
+    static COMPRESSION: RefCell<Compression> = RefCell::new(Compression {
+        compressor: Compressor::new(LEVEL).expect("zstd has this level"),
+        payload: Vec::new(),
+    });
+    static DECOMPRESSOR: RefCell<Decompressor<'static>> =
+        RefCell::new(Decompressor::new().expect("an empty dictionary is valid"));
+}
+
+/// Compresses the bytes and lends the stored form out, without a copy of its own.
+fn with_stored<R>(bytes: &[u8], lend: impl FnOnce(Stored<'_>) -> R) -> R {
+    COMPRESSION.with_borrow_mut(|Compression { compressor, payload }| {
+        let raw_length = bytes.len() as u64;
+        payload.clear();
+        payload.reserve(zstd::zstd_safe::compress_bound(bytes.len()));
+        match compressor.compress_to_buffer(bytes, payload) {
+            Ok(length) if length < bytes.len() => {
+                lend(Stored { codec: CODEC_ZSTD, raw_length, payload })
+            }
+            _ => lend(Stored { codec: CODEC_RAW, raw_length, payload: bytes }),
+        }
+    })
+}
+
+/// The stored form of these bytes: codec, length, and the payload, compressed if that helps.
+pub fn pack_object(bytes: &[u8]) -> Vec<u8> {
+    with_stored(bytes, |stored| stored.to_bytes())
+}
+
+/// The bytes of a stored form, if they are the ones that the name says.
+pub fn unpack_object(id: &ObjectId, stored: &[u8]) -> Result<Vec<u8>> {
+    let bytes = Stored::parse(stored).and_then(decode).map_err(|why| corrupt(id, why))?;
+    verify(id, &bytes)?;
+    Ok(bytes)
+}
+
+fn decode(stored: Stored<'_>) -> Result<Vec<u8>, &'static str> {
+    let bytes = match stored.codec {
+        CODEC_RAW => stored.payload.to_vec(),
+        CODEC_ZSTD if stored.raw_length <= LARGE_OBJECT as u64 => decode_small(&stored)?,
+        CODEC_ZSTD => decode_large(&stored)?,
+        _ => return Err("its codec is not known"),
+    };
+    if bytes.len() as u64 != stored.raw_length { Err("its length is wrong") } else { Ok(bytes) }
+}
+
+fn decode_small(stored: &Stored<'_>) -> Result<Vec<u8>, &'static str> {
+    let capacity = usize::try_from(stored.raw_length).map_err(|_| "its length is wrong")?;
+    let mut bytes = Vec::with_capacity(capacity);
+    DECOMPRESSOR
+        .with_borrow_mut(|decompressor| {
+            decompressor.decompress_to_buffer(stored.payload, &mut bytes)
+        })
+        .map_err(|_| "its payload is damaged")?;
+    Ok(bytes)
+}
+
+/// Grows with what really comes out, since the length may be damaged too.
+fn decode_large(stored: &Stored<'_>) -> Result<Vec<u8>, &'static str> {
+    let damaged = |_| "its payload is damaged";
+    let mut bytes = Vec::new();
+    let limit = stored.raw_length.saturating_add(1);
+    decoder(stored.payload)
+        .map_err(damaged)?
+        .take(limit)
+        .read_to_end(&mut bytes)
+        .map_err(damaged)?;
+    Ok(bytes)
+}
+
+fn decoder<R: std::io::BufRead>(
+    source: R,
+) -> std::io::Result<zstd::stream::read::Decoder<'static, R>> {
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(source)?;
+    decoder.window_log_max(WINDOW_LOG_MAX)?;
+    Ok(decoder)
+}
+
+fn verify(id: &ObjectId, bytes: &[u8]) -> Result<()> {
+    let found = ObjectId::of(bytes);
+    if found == *id { Ok(()) } else { Err(corrupt(id, format!("its bytes have the hash {found}"))) }
+}
+
+fn corrupt(id: &ObjectId, why: impl Into<String>) -> Error {
+    Error::Corrupt { object: *id, why: why.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::random_bytes;
+
+    #[track_caller]
+    fn check(bytes: &[u8], codec: u8) {
+        let stored = pack_object(bytes);
+        assert_eq!(stored[0], codec);
+        assert!(stored.len() <= bytes.len() + HEADER);
+        assert_eq!(unpack_object(&ObjectId::of(bytes), &stored).unwrap(), bytes);
+    }
+
+    #[track_caller]
+    fn check_corrupt(id: &ObjectId, stored: &[u8]) {
+        match unpack_object(id, stored) {
+            Err(Error::Corrupt { object, .. }) => assert_eq!(object, *id),
+            other => panic!("expected a corrupt object, found {other:?}"),
+        }
+    }
+
+    #[test]
+    fn content_is_compressed_only_where_it_helps() {
+        check(b"", CODEC_RAW);
+        check(b"x", CODEC_RAW);
+        check(&random_bytes::<5000>(), CODEC_RAW);
+        check(&[7; 5000], CODEC_ZSTD);
+        check(&vec![7; LARGE_OBJECT + 1], CODEC_ZSTD);
+    }
+
+    #[test]
+    fn damaged_byte_is_never_taken_for_content() {
+        let bytes: Vec<u8> = (0..3000u32).flat_map(|n| (n % 97).to_le_bytes()).collect();
+        let (id, stored) = (ObjectId::of(&bytes), pack_object(&bytes));
+        for position in 0..stored.len() {
+            let mut damaged = stored.clone();
+            damaged[position] ^= 0x41;
+            if let Ok(read) = unpack_object(&id, &damaged) {
+                assert_eq!(read, bytes, "at {position}");
+            }
+        }
+        (0..HEADER).for_each(|length| check_corrupt(&id, &stored[..length]));
+        check_corrupt(&id, &stored[..stored.len() - 1]);
+        check_corrupt(&id, &[&stored[..], b"more"].concat());
+    }
+
+    #[test]
+    fn claimed_length_does_not_make_memory() {
+        let (id, stored) = (ObjectId::of(&[7; 5000]), pack_object(&[7; 5000]));
+        for length in [0, 4999, 5001, 1 << 22, 1 << 23, 1 << 60, u64::MAX] {
+            let claimed = [&header(CODEC_ZSTD, length), &stored[HEADER..]].concat();
+            check_corrupt(&id, &claimed);
+        }
+    }
+
+    #[test]
+    fn object_of_another_name_is_corrupt() {
+        check_corrupt(&ObjectId::of(b"other"), &pack_object(b"this"));
+        check_corrupt(&ObjectId::of(b"this"), &[&header(9, 4)[..], b"this"].concat());
+    }
+}

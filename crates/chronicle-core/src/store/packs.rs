@@ -1,0 +1,155 @@
+//! All packs of a store: which there are, and which of them has an object.
+//!
+//! Nothing is listed before the first question. Other processes add packs and take them away, so
+//! whoever misses something lists again.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::files;
+use super::index::Location;
+use super::pack::{Directories, Pack};
+use crate::error::Result;
+use crate::id::ObjectId;
+
+/// Packs that are kept open between reads.
+const OPEN_PACKS: usize = 16;
+
+pub(super) type List = Arc<Vec<Arc<Pack>>>;
+
+pub(super) struct Packs {
+    directories: Directories,
+    list: Mutex<Option<List>>,
+    /// The most recently used last.
+    open: Mutex<Vec<(String, Arc<File>)>>,
+}
+
+impl Packs {
+    pub(super) fn new(directories: Directories) -> Self {
+        Self { directories, list: Mutex::new(None), open: Mutex::new(Vec::new()) }
+    }
+
+    pub(super) fn directories(&self) -> &Directories {
+        &self.directories
+    }
+
+    /// The packs as last listed.
+    pub(super) fn listed(&self) -> Result<List> {
+        if let Some(list) = &*lock(&self.list) {
+            return Ok(Arc::clone(list));
+        }
+        self.list_again()
+    }
+
+    /// The packs as they are now.
+    pub(super) fn list_again(&self) -> Result<List> {
+        let names = files::names(&self.directories.packs)?;
+        let mut list = lock(&self.list);
+        let known: HashMap<&str, &Arc<Pack>> =
+            list.iter().flat_map(|list| list.iter()).map(|pack| (pack.name(), pack)).collect();
+        let stems = names.iter().filter_map(|name| name.strip_suffix(".idx"));
+        let pack = |name| match known.get(name) {
+            Some(pack) => Arc::clone(pack),
+            None => Arc::new(Pack::new(&self.directories.packs, name)),
+        };
+        let new: List = Arc::new(stems.map(pack).collect());
+        *list = Some(Arc::clone(&new));
+        Ok(new)
+    }
+
+    /// Adds a pack that this process has just finished.
+    pub(super) fn add(&self, pack: Pack) {
+        if let Some(list) = &mut *lock(&self.list) {
+            Arc::make_mut(list).push(Arc::new(pack));
+        }
+    }
+
+    /// The object's bytes from any pack that has it whole.
+    pub(super) fn get(
+        &self,
+        id: &ObjectId,
+        list: &List,
+        thorough: bool,
+    ) -> Result<Option<Vec<u8>>> {
+        first_success(list.iter().rev(), |pack| match pack.find(id, thorough)? {
+            Some(location) => self.read(pack, id, location),
+            None => Ok(None),
+        })
+    }
+
+    /// The pack that has the object.
+    pub(super) fn find(
+        &self,
+        id: &ObjectId,
+        list: &List,
+        thorough: bool,
+    ) -> Result<Option<Arc<Pack>>> {
+        first_success(list.iter().rev(), |pack| {
+            Ok(pack.find(id, thorough)?.map(|_| Arc::clone(pack)))
+        })
+    }
+
+    /// Makes the names of all packs durable, whoever made them.
+    pub(super) fn settle(&self) -> Result<()> {
+        let list = self.listed()?;
+        files::sync_directory(&self.directories.packs)?;
+        list.iter().for_each(|pack| pack.settle());
+        Ok(())
+    }
+
+    /// Takes these objects out of every pack.
+    pub(super) fn delete(&self, gone: &HashSet<ObjectId>) -> Result<()> {
+        let list = self.list_again()?;
+        for pack in list.iter() {
+            for id in gone {
+                if pack.find(id, true)?.is_some() {
+                    pack.rewrite_without(gone, &self.directories, id)?;
+                    break;
+                }
+            }
+        }
+        lock(&self.open).clear();
+        self.list_again().map(|_| ())
+    }
+
+    /// `None` if the pack was taken away since it was listed.
+    fn read(&self, pack: &Pack, id: &ObjectId, location: Location) -> Result<Option<Vec<u8>>> {
+        let Some(file) = self.open(pack)? else { return Ok(None) };
+        pack.read(&file, id, location).map(Some)
+    }
+
+    fn open(&self, pack: &Pack) -> Result<Option<Arc<File>>> {
+        let mut open = lock(&self.open);
+        if let Some(at) = open.iter().rposition(|(name, _)| name == pack.name()) {
+            open[at..].rotate_left(1);
+            return Ok(open.last().map(|(_, file)| Arc::clone(file)));
+        }
+        let Some(file) = files::open(pack.path())?.map(Arc::new) else { return Ok(None) };
+        if open.len() == OPEN_PACKS {
+            open.remove(0);
+        }
+        open.push((pack.name().to_owned(), Arc::clone(&file)));
+        Ok(Some(file))
+    }
+}
+
+/// The first answer; a failure counts only if nothing else has one.
+fn first_success<'p, T>(
+    packs: impl Iterator<Item = &'p Arc<Pack>>,
+    ask: impl Fn(&'p Arc<Pack>) -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    let mut failure = None;
+    for pack in packs {
+        match ask(pack) {
+            Ok(None) => {}
+            Ok(answer) => return Ok(answer),
+            Err(error) => failure = Some(error),
+        }
+    }
+    failure.map_or(Ok(None), Err)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

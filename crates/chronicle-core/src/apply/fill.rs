@@ -1,0 +1,328 @@
+//! Writes the new entries of a rewind into staging, on several threads, with one sync at the end.
+//!
+//! Nothing outside staging is changed here, so a full disk or a damaged store costs nothing but the
+//! attempt.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::entry::{Entry, File, Meta, SpecialKind};
+use crate::error::{Context, Error, Result};
+use crate::id::LinkGroup;
+use crate::path::WorkspacePath;
+use crate::store::ContentStorage;
+
+use super::attributes::{Goal, Handle};
+use super::directories::{Directories, see};
+use super::script::{Place, Script, Slot};
+use super::stage::{LANES, Stages};
+
+/// Content up to this size is read as a whole.
+const WHOLE: u64 = 4 << 20;
+/// The size of a hole's grain, and the least that is written at once.
+const BLOCK: usize = 4096;
+/// Fewer entries than this are not worth a thread.
+const WORTH_A_THREAD: usize = 32;
+
+/// What could not be brought back, by path.
+pub(super) type Problems = Vec<(WorkspacePath, String)>;
+
+/// Stages these entries and writes down where; what could not be done exactly comes back.
+pub(super) fn fill(
+    stages: &Stages,
+    directories: &mut Directories<'_>,
+    places: Vec<&mut Place>,
+    store: &dyn ContentStorage,
+    touch: bool,
+) -> Result<Problems> {
+    let source = Source { stages, store, touch };
+    let (mut groups, mut problems) = (HashSet::new(), Problems::new());
+    let (mut leaders, followers): (Vec<_>, Vec<_>) =
+        places.into_iter().partition(|place| leads(place, &mut groups));
+    let staged = source.write_all(&leaders.iter().map(|place| &**place).collect::<Vec<_>>())?;
+    let mut slots = HashMap::new();
+    for (place, staged) in leaders.iter_mut().zip(staged) {
+        (place.slot.lane, place.ino) = (staged.lane, staged.ino);
+        problems.extend(staged.problems.into_iter().map(|why| (place.path.clone(), why)));
+        slots.extend(link_of(&place.then).map(|group| (group, place.slot)));
+    }
+    for place in followers {
+        let leader = link_of(&place.then).and_then(|group| slots.get(&group));
+        problems.extend(source.link(directories, place, leader)?);
+    }
+    Ok(problems)
+}
+
+/// Makes everything staged durable: one sync a volume, or one a file where that fails.
+pub(super) fn sync(stages: &Stages, script: &Script) -> Result<()> {
+    for (index, stage) in stages.iter().enumerate() {
+        if stage.sync().is_ok() {
+            continue;
+        }
+        let here = script.places().filter(|place| place.slot.stage == index);
+        for place in here.filter(|place| matches!(place.then, Entry::File(_))) {
+            sync_one(stages, place).at("sync the staged", place.path.as_path())?;
+        }
+        for lane in 0..LANES {
+            let holder = script.holders[index].as_path();
+            rustix::fs::fsync(stage.lane(lane)).at("sync staging in", holder)?;
+        }
+    }
+    Ok(())
+}
+
+fn sync_one(stages: &Stages, place: &Place) -> Result<(), Errno> {
+    let (lane, name) = stages.slot(&place.slot);
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(lane, name, flags, Mode::empty()) {
+        // Recovery finds some of them in their place already.
+        Err(Errno::NOENT) => Ok(()),
+        opened => rustix::fs::fdatasync(opened?),
+    }
+}
+
+/// The set of hard links that an entry belongs to.
+pub(super) fn link_of(entry: &Entry) -> Option<LinkGroup> {
+    match entry {
+        Entry::File(file) => file.link,
+        _ => None,
+    }
+}
+
+/// Whether an entry is written itself: the first of its links, if it has any.
+fn leads(place: &Place, groups: &mut HashSet<LinkGroup>) -> bool {
+    if place.link_from.is_some() {
+        return false;
+    }
+    link_of(&place.then).is_none_or(|group| groups.insert(group))
+}
+
+/// One entry in staging.
+struct Staged {
+    lane: usize,
+    ino: u64,
+    problems: Vec<String>,
+}
+
+/// Where entries come from and go to.
+struct Source<'a> {
+    stages: &'a Stages,
+    store: &'a dyn ContentStorage,
+    touch: bool,
+}
+
+impl Source<'_> {
+    /// Writes entries, each thread into its own lane, and returns what became of each in order.
+    fn write_all(&self, places: &[&Place]) -> Result<Vec<Staged>> {
+        let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let work = |lane: usize| -> Result<Vec<(usize, Staged)>> {
+            let mut done = Vec::new();
+            while !failed.load(Ordering::Relaxed) {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(place) = places.get(index) else { break };
+                let staged = self.write(place, lane);
+                failed.fetch_or(staged.is_err(), Ordering::Relaxed);
+                done.push((index, staged?));
+            }
+            Ok(done)
+        };
+        let threads = if places.len() < WORTH_A_THREAD { 1 } else { LANES };
+        let done = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|lane| scope.spawn(move || work(lane))).collect();
+            let mut done = work(0)?;
+            for other in others {
+                done.extend(other.join().expect("BUG: a staging thread panicked")?);
+            }
+            Ok::<_, Error>(done)
+        });
+        let mut done = done?;
+        done.sort_unstable_by_key(|(index, _)| *index);
+        Ok(done.into_iter().map(|(_, staged)| staged).collect())
+    }
+
+    /// Writes one entry.
+    fn write(&self, place: &Place, lane: usize) -> Result<Staged> {
+        let slot = Slot { lane, ..place.slot };
+        let (directory, name) = self.stages.slot(&slot);
+        let path = place.path.as_path();
+        let (ino, problems) = match &place.then {
+            Entry::File(file) => self.write_file(directory, &name, file, &place.path)?,
+            Entry::Symlink(link) => {
+                rustix::fs::symlinkat(&*link.target, directory, &name).at("write", path)?;
+                self.give_attributes(directory, &name, &link.meta).at("write", path)?
+            }
+            Entry::Special(special) if special.kind == SpecialKind::Fifo => {
+                let mode = Mode::RUSR | Mode::WUSR;
+                rustix::fs::mknodat(directory, &name, FileType::Fifo, mode, 0).at("write", path)?;
+                self.give_attributes(directory, &name, &special.meta).at("write", path)?
+            }
+            Entry::Directory(_) | Entry::Repository(_) => {
+                rustix::fs::mkdirat(directory, &name, Mode::RWXU).at("write", path)?;
+                // Its attributes come last, when everything in it is in place.
+                (inode(directory, &name).at("write", path)?, Vec::new())
+            }
+            other => panic!("BUG: a {} cannot be staged", other.kind()),
+        };
+        Ok(Staged { lane, ino, problems })
+    }
+
+    fn give_attributes(
+        &self,
+        directory: BorrowedFd<'_>,
+        name: &str,
+        meta: &Meta,
+    ) -> Result<(u64, Vec<String>), Errno> {
+        let seen = see(directory, name.as_bytes())?.ok_or(Errno::NOENT)?;
+        let handle = Handle::open(directory, name.as_bytes(), &seen)?;
+        let goal = Goal { meta, remove: &[], touch: false };
+        Ok((seen.ino(), handle.bring_to(&goal, &seen)?))
+    }
+
+    fn write_file(
+        &self,
+        directory: BorrowedFd<'_>,
+        name: &str,
+        file: &File,
+        path: &WorkspacePath,
+    ) -> Result<(u64, Vec<String>)> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Nobody else can enter the directory, so the file may have its rights from the start.
+        let mode = Mode::from_raw_mode(file.meta.mode & 0o777);
+        let made = rustix::fs::openat(directory, name, flags, mode).at("write", path.as_path())?;
+        let mut out = fs::File::from(made);
+        self.write_content(&mut out, file, path)?;
+        let handle = Handle::of(out.into());
+        let goal = Goal { meta: &file.meta, remove: &[], touch: self.touch };
+        let seen = handle.see().at("write", path.as_path())?;
+        let problems = handle.bring_to(&goal, &seen).at("write", path.as_path())?;
+        Ok((seen.ino(), problems))
+    }
+
+    fn write_content(&self, out: &mut fs::File, file: &File, path: &WorkspacePath) -> Result<()> {
+        let written = if file.size <= WHOLE {
+            let bytes = self.store.get(&file.object)?;
+            let written =
+                if file.sparse { write_blocks(out, &bytes, 0) } else { out.write_all(&bytes) };
+            written.at("write", path.as_path())?;
+            bytes.len() as u64
+        } else {
+            self.write_stream(out, file, path)?
+        };
+        if written != file.size {
+            let why = format!("it has {written} bytes instead of {}", file.size);
+            return Err(Error::Corrupt { object: file.object, why });
+        }
+        if file.sparse {
+            out.set_len(file.size).at("write", path.as_path())?;
+        }
+        Ok(())
+    }
+
+    fn write_stream(&self, out: &mut fs::File, file: &File, path: &WorkspacePath) -> Result<u64> {
+        let mut reader = self.store.reader(&file.object)?;
+        let mut buffer = vec![0; 64 * BLOCK];
+        let mut offset = 0;
+        loop {
+            let size = read_full(&mut reader, &mut buffer).map_err(|error| match error.kind() {
+                ErrorKind::InvalidData => {
+                    Error::Corrupt { object: file.object, why: error.to_string() }
+                }
+                _ => Error::Io {
+                    action: "read the content of",
+                    path: path.as_path().into(),
+                    source: error,
+                },
+            })?;
+            if size == 0 {
+                return Ok(offset);
+            }
+            let bytes = &buffer[..size];
+            let written =
+                if file.sparse { write_blocks(out, bytes, offset) } else { out.write_all(bytes) };
+            written.at("write", path.as_path())?;
+            offset += size as u64;
+        }
+    }
+
+    /// Makes an entry another name of an inode, or a copy where that is not possible.
+    fn link(
+        &self,
+        directories: &mut Directories<'_>,
+        place: &mut Place,
+        leader: Option<&Slot>,
+    ) -> Result<Option<(WorkspacePath, String)>> {
+        let linked = match (&place.link_from, leader) {
+            (Some(path), _) => directories
+                .parent(path)
+                .and_then(|(directory, name)| self.link_to(directory.as_fd(), name, place)),
+            (None, Some(leader)) => {
+                let (lane, name) = self.stages.slot(leader);
+                self.link_to(lane, name.as_bytes(), place)
+            }
+            (None, None) => Err(Errno::NOENT),
+        };
+        match linked {
+            Ok(ino) => {
+                place.ino = ino;
+                Ok(None)
+            }
+            Err(Errno::NOSPC | Errno::DQUOT) => Err(Error::NoSpace(place.path.as_path().into())),
+            Err(error) => {
+                let staged = self.write(place, place.slot.lane)?;
+                place.ino = staged.ino;
+                let why = format!("hard link not restored: {}", std::io::Error::from(error));
+                Ok(Some((place.path.clone(), why)))
+            }
+        }
+    }
+
+    fn link_to(&self, from: BorrowedFd<'_>, name: &[u8], place: &Place) -> Result<u64, Errno> {
+        let (lane, staged) = self.stages.slot(&place.slot);
+        rustix::fs::linkat(from, name, lane, &staged, AtFlags::empty())?;
+        let ino = inode(lane, &staged)?;
+        if place.link_from.is_some() && ino != place.ino {
+            // Somebody put another file under that name since it was looked at.
+            rustix::fs::unlinkat(lane, &staged, AtFlags::empty())?;
+            return Err(Errno::STALE);
+        }
+        Ok(ino)
+    }
+}
+
+fn inode(directory: BorrowedFd<'_>, name: &str) -> Result<u64, Errno> {
+    see(directory, name.as_bytes())?.map(|seen| seen.ino()).ok_or(Errno::NOENT)
+}
+
+/// Reads until the buffer is full or nothing is left.
+fn read_full(reader: &mut dyn Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut size = 0;
+    while size < buffer.len() {
+        match reader.read(&mut buffer[size..]) {
+            Ok(0) => break,
+            Ok(count) => size += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(size)
+}
+
+/// Writes the blocks that hold something; the others become holes.
+fn write_blocks(out: &fs::File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+    let mut at = offset;
+    for block in bytes.chunks(BLOCK) {
+        if block.iter().any(|byte| *byte != 0) {
+            out.write_all_at(block, at)?;
+        }
+        at += block.len() as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,335 @@
+//! Staging directories: where new entries wait for the commit point and old ones for their end.
+//!
+//! Each volume that a rewind touches has one, in its topmost directory below the root, so that
+//! every step can be a rename. What is written into them is the business of `fill`.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, RawMode};
+use rustix::io::Errno;
+
+use crate::codec::{Decoder, Encoder};
+use crate::error::{Context, Result};
+use crate::id::PlanId;
+use crate::path::WorkspacePath;
+
+use super::attributes::{Handle, clear_lists, modified_at};
+use super::directories::{Directories, see, see_handle};
+use super::script::Slot;
+
+/// How the name of every staging directory begins.
+pub(crate) const STAGING_PREFIX: &str = ".chronicle-staging-";
+/// How many threads stage, each in a directory of its own: one directory takes one writer.
+pub(super) const LANES: usize = 2;
+/// The names of their directories.
+const LANE_NAMES: [&str; LANES] = ["0", "1"];
+/// Holds what was removed; its presence means that the commit point was passed.
+pub(super) const TRASH: &str = "trash";
+/// Holds what moves in two steps.
+pub(super) const MOVED: &str = "moved";
+/// Names the staging directories on other volumes, so that they can be found again.
+const ELSEWHERE: &str = "elsewhere";
+
+const OPEN: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Whether a name in a root is a staging directory's, which no look counts as the workspace's.
+pub(crate) fn is_staging_name(name: &[u8]) -> bool {
+    plan_of(name).is_some()
+}
+
+/// The plan that a staging directory belongs to.
+pub(super) fn plan_of(name: &[u8]) -> Option<PlanId> {
+    let text = std::str::from_utf8(name).ok()?;
+    text.strip_prefix(STAGING_PREFIX)?.parse().ok()
+}
+
+/// The name of a plan's staging directories.
+pub(super) fn staging_name(id: &PlanId) -> String {
+    format!("{STAGING_PREFIX}{}", id.hex())
+}
+
+/// One staging directory.
+#[derive(Debug)]
+pub(super) struct Stage {
+    plan: PlanId,
+    holder: OwnedFd,
+    top: OwnedFd,
+    lanes: [OwnedFd; LANES],
+}
+
+impl Stage {
+    /// Makes a new one, leaving the time of the directory that holds it.
+    pub(super) fn make(holder: BorrowedFd<'_>, id: &PlanId) -> Result<Self, Errno> {
+        let name = staging_name(id);
+        match changing(holder, || make_directory(holder, &name)) {
+            Err(Errno::EXIST) => {
+                // An earlier try of the same plan that never reached its commit point.
+                Leftover::open(holder, id)?.discard()?;
+                changing(holder, || make_directory(holder, &name))?;
+            }
+            other => other?,
+        }
+        Self::open(holder, id).inspect_err(|_| {
+            let _ = Leftover::open(holder, id).and_then(|made| made.discard());
+        })
+    }
+
+    /// Opens the one that an interrupted rewind left, making what somebody removed of it.
+    pub(super) fn reopen(holder: BorrowedFd<'_>, id: &PlanId) -> Result<Self, Errno> {
+        let name = staging_name(id);
+        match changing(holder, || make_directory(holder, &name)) {
+            Ok(()) | Err(Errno::EXIST) => Self::open(holder, id),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open(holder: BorrowedFd<'_>, plan: &PlanId) -> Result<Self, Errno> {
+        let top = rustix::fs::openat(holder, staging_name(plan), OPEN, Mode::empty())?;
+        clear_lists(&top);
+        let lanes = [open_or_make(&top, LANE_NAMES[0])?, open_or_make(&top, LANE_NAMES[1])?];
+        let holder = holder.try_clone_to_owned().map_err(errno)?;
+        Ok(Self { plan: *plan, holder, top, lanes })
+    }
+
+    /// The directory of one thread.
+    pub(super) fn lane(&self, lane: usize) -> BorrowedFd<'_> {
+        self.lanes[lane].as_fd()
+    }
+
+    /// Makes everything in it durable, with everything else on its volume.
+    pub(super) fn sync(&self) -> Result<(), Errno> {
+        rustix::fs::syncfs(&self.top)
+    }
+
+    /// The directory for what is removed; made when the first step is about to be taken.
+    pub(super) fn trash(&self) -> Result<OwnedFd, Errno> {
+        open_or_make(&self.top, TRASH)
+    }
+
+    /// The directory for what moves in two steps.
+    pub(super) fn moved(&self) -> Result<OwnedFd, Errno> {
+        open_or_make(&self.top, MOVED)
+    }
+
+    /// Takes it away with everything in it; only sensible before the commit point.
+    fn discard(&self) -> Result<(), Errno> {
+        Leftover::open(self.holder.as_fd(), &self.plan)?.discard()
+    }
+
+    fn note_elsewhere(&self, others: &[WorkspacePath]) -> Result<(), Errno> {
+        let mut out = Encoder::default();
+        out.int(others.len() as u64);
+        for path in others {
+            out.bytes(path.as_bytes());
+        }
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.top, ELSEWHERE, flags, Mode::RUSR | Mode::WUSR)?;
+        std::io::Write::write_all(&mut std::fs::File::from(file), &out.0)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+}
+
+/// All staging directories of a rewind; dropped before the commit point, they go away.
+#[derive(Debug)]
+pub(super) struct Stages {
+    stages: Vec<Stage>,
+    temporary: bool,
+}
+
+impl Stages {
+    /// Makes one in each of these directories.
+    pub(super) fn make(
+        directories: &mut Directories<'_>,
+        holders: &[WorkspacePath],
+        id: &PlanId,
+    ) -> Result<Self> {
+        let mut made = Self { stages: Vec::new(), temporary: true };
+        for holder in holders {
+            let directory = directories.open(holder).at("open", holder.as_path())?;
+            let stage = Stage::make(directory.as_fd(), id).at("write to", holder.as_path())?;
+            if directories.is_top(holder) {
+                let mut others = holders.to_vec();
+                others.retain(|other| !directories.is_top(other) && other.is_within(holder));
+                if !others.is_empty() {
+                    stage.note_elsewhere(&others).at("write to", holder.as_path())?;
+                }
+            }
+            made.stages.push(stage);
+        }
+        Ok(made)
+    }
+
+    /// Opens those of an interrupted rewind; they stay.
+    pub(super) fn reopen(
+        directories: &mut Directories<'_>,
+        holders: &[WorkspacePath],
+        id: &PlanId,
+    ) -> Result<Self> {
+        let open = |holder: &WorkspacePath| {
+            let directory = directories.open(holder).at("open", holder.as_path())?;
+            Stage::reopen(directory.as_fd(), id).at("open staging in", holder.as_path())
+        };
+        let stages = holders.iter().map(open).collect::<Result<_>>()?;
+        Ok(Self { stages, temporary: false })
+    }
+
+    /// From now on they are needed until the rewind is recorded.
+    pub(super) fn keep(&mut self) {
+        self.temporary = false;
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Stage> {
+        self.stages.iter()
+    }
+
+    /// The directory and the name of a slot.
+    pub(super) fn slot(&self, slot: &Slot) -> (BorrowedFd<'_>, String) {
+        (self.stages[slot.stage].lane(slot.lane), slot.number.to_string())
+    }
+}
+
+impl Drop for Stages {
+    fn drop(&mut self) {
+        if self.temporary {
+            for stage in &self.stages {
+                // What cannot be removed now is found by the next `discard_leftovers`.
+                let _ = stage.discard();
+            }
+        }
+    }
+}
+
+/// A staging directory that is about to go.
+#[derive(Debug)]
+pub(super) struct Leftover {
+    plan: PlanId,
+    holder: OwnedFd,
+    name: String,
+    top: OwnedFd,
+}
+
+impl Leftover {
+    /// Opens it, if it is a directory.
+    pub(super) fn open(holder: BorrowedFd<'_>, plan: &PlanId) -> Result<Self, Errno> {
+        let name = staging_name(plan);
+        let top = rustix::fs::openat(holder, &name, OPEN, Mode::empty())?;
+        let holder = holder.try_clone_to_owned().map_err(errno)?;
+        Ok(Self { plan: *plan, holder, name, top })
+    }
+
+    /// Makes everything on its file system durable.
+    pub(super) fn sync(&self) -> Result<(), Errno> {
+        rustix::fs::syncfs(&self.top)
+    }
+
+    /// Whose it is.
+    pub(super) fn plan(&self) -> &PlanId {
+        &self.plan
+    }
+
+    /// Whether its rewind passed the commit point, so that it may hold what is nowhere else.
+    pub(super) fn is_committed(&self) -> Result<bool, Errno> {
+        Ok(see(&self.top, TRASH.as_bytes())?.is_some()
+            || see(&self.top, MOVED.as_bytes())?.is_some())
+    }
+
+    /// The directories on other volumes that hold staging of the same rewind.
+    pub(super) fn elsewhere(&self) -> Vec<WorkspacePath> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(file) = rustix::fs::openat(&self.top, ELSEWHERE, flags, Mode::empty()) else {
+            return Vec::new();
+        };
+        let mut bytes = Vec::new();
+        let mut file = std::io::Read::take(std::fs::File::from(file), 1 << 20);
+        let _ = std::io::Read::read_to_end(&mut file, &mut bytes);
+        let mut input = Decoder(&bytes);
+        let count = input.count().unwrap_or(0);
+        (0..count).map_while(|_| input.path().ok()).collect()
+    }
+
+    /// Removes it, if it is not needed: before the commit point.
+    pub(super) fn discard(&self) -> Result<(), Errno> {
+        if self.is_committed()? { Err(Errno::NOTEMPTY) } else { self.remove() }
+    }
+
+    /// Removes it with the names that a rewind makes, and no others.
+    pub(super) fn remove(&self) -> Result<(), Errno> {
+        for lane in LANE_NAMES.into_iter().chain([TRASH]) {
+            remove_numbered(&self.top, lane)?;
+        }
+        // What moves is nowhere else, so it is only ever removed empty.
+        gone(rustix::fs::unlinkat(&self.top, MOVED, AtFlags::REMOVEDIR))?;
+        gone(rustix::fs::unlinkat(&self.top, ELSEWHERE, AtFlags::empty()))?;
+        let holder = self.holder.as_fd();
+        changing(holder, || gone(rustix::fs::unlinkat(holder, &self.name, AtFlags::REMOVEDIR)))
+    }
+}
+
+/// Empties and removes a directory of staging, whose names are all numbers.
+fn remove_numbered(top: &OwnedFd, name: &str) -> Result<(), Errno> {
+    let directory = match rustix::fs::openat(top, name, OPEN, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        other => other?,
+    };
+    // Read to the end before anything is removed: what a listing shows while its directory
+    // shrinks is not defined.
+    let names: Vec<_> = Dir::read_from(&directory)?
+        .filter_map(|item| item.map(|item| item.file_name().to_owned()).ok())
+        .filter(|name| name.to_bytes().iter().all(u8::is_ascii_digit))
+        .collect();
+    for name in names {
+        match rustix::fs::unlinkat(&directory, &name, AtFlags::empty()) {
+            Err(Errno::ISDIR) => {
+                gone(rustix::fs::unlinkat(&directory, &name, AtFlags::REMOVEDIR))?;
+            }
+            other => gone(other)?,
+        }
+    }
+    gone(rustix::fs::unlinkat(top, name, AtFlags::REMOVEDIR))
+}
+
+/// A removal that somebody else did first is done.
+fn gone(result: Result<(), Errno>) -> Result<(), Errno> {
+    match result {
+        Err(Errno::NOENT) => Ok(()),
+        other => other,
+    }
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+fn make_directory(parent: impl AsFd, name: &str) -> Result<(), Errno> {
+    rustix::fs::mkdirat(parent, name, Mode::RWXU)
+}
+
+fn open_or_make(top: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    match make_directory(top, name) {
+        Ok(()) | Err(Errno::EXIST) => rustix::fs::openat(top, name, OPEN, Mode::empty()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Changes what a directory holds and leaves its time and mode as they were, although its owner may
+/// have taken the right to change it away from himself.
+fn changing(
+    directory: BorrowedFd<'_>,
+    change: impl Fn() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let seen = see_handle(directory)?;
+    let handle = Handle::directory(directory)?;
+    let mut result = change();
+    let own = seen.signature.uid == rustix::process::geteuid().as_raw();
+    if result == Err(Errno::ACCESS) && own {
+        handle.set_mode(seen.permissions() | RawMode::from(Mode::WUSR | Mode::XUSR))?;
+        result = change();
+        handle.set_mode(seen.permissions())?;
+    }
+    // Only the owner can set a time; for everybody else the time of the change stays.
+    let times = modified_at(seen.signature.mtime_ns);
+    let _ = rustix::fs::utimensat(directory, c"", &times, AtFlags::EMPTY_PATH);
+    result
+}

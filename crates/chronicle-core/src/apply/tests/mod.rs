@@ -1,0 +1,7 @@
+//! Rewinds on real directories: a scene is captured, changed, and brought back.
+
+mod crash;
+mod exact;
+mod kinds;
+mod refuse;
+mod scene;

@@ -2,14 +2,98 @@
 //!
 //! This crate captures the state of a workspace before anything is destroyed, keeps it in a
 //! content-addressed store and a tamper-evident log, and takes any of it back exactly.
+//! Everything blocks; nothing here knows a terminal or a network.
+//!
+//! A harness says what it is about to do, does it, and can take it back:
+//!
+//! ```
+//! use chronicle_core::{
+//!     DiffRequest, Home, InitOptions, RewindKind, RewindRequest, SnapshotRequest, Workspace,
+//!     WorkspacePath,
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let scratch = tempfile::tempdir()?;
+//! let directory = scratch.path().join("workspace");
+//! std::fs::create_dir(&directory)?;
+//! std::fs::write(directory.join("config.yaml"), "port: 8080\n")?;
+//!
+//! // History lies in a home of its own, outside the workspace.
+//! let home = Home::at(&scratch.path().join("home"));
+//! let (mut workspace, _) = Workspace::init(&home, &directory, &InitOptions::default())?;
+//!
+//! // Before the action: what it will touch.
+//! let snapshot = workspace.snapshot(&SnapshotRequest {
+//!     action: "write_file".to_owned(),
+//!     paths: vec![WorkspacePath::new("config.yaml")?],
+//!     ..SnapshotRequest::default()
+//! })?;
+//! assert_eq!(snapshot.files_backed_up, ["config.yaml"]);
+//!
+//! // The action, and what became of it.
+//! std::fs::write(directory.join("config.yaml"), "port: 80\n")?;
+//! workspace.settle()?;
+//! let diff = workspace.diff(&DiffRequest::default())?;
+//! assert_eq!((diff.files_changed, diff.insertions, diff.deletions), (1, 1, 1));
+//!
+//! // And back.
+//! let rollback = RewindRequest::new(RewindKind::Rollback { id: snapshot.id });
+//! workspace.rewind(&rollback, &mut |plan| plan.conflict.is_empty())?;
+//! assert_eq!(std::fs::read(directory.join("config.yaml"))?, b"port: 8080\n");
+//! workspace.verify(true, &|_, _| ())?;
+//! # Ok(())
+//! # }
+//! ```
 
+mod apply;
+mod catalog;
 mod chain;
 mod clock;
 mod codec;
 mod entry;
 mod error;
+mod failpoint;
+mod filter;
+mod fs;
+mod home;
 mod id;
 mod known;
+mod lock;
+mod look;
+mod merge;
+mod objects;
 mod path;
+mod plan;
 mod record;
+mod repository;
+mod store;
+mod text;
 mod view;
+mod workspace;
+
+pub use catalog::{Log, MemoryLog};
+pub use clock::{Clock, SystemClock};
+pub use codec::{DecodeError, FORMAT_VERSION};
+pub use entry::{Author, Change, Entry, Evidence};
+pub use error::{Error, Result, Stop};
+pub use failpoint::ALL as FAILPOINTS;
+pub use home::Home;
+pub use id::{
+    Epoch, LeafHash, LinkHash, ObjectId, PlanId, Seq, SnapshotId, Time, TransactionId, WorkspaceId,
+    to_hex,
+};
+pub use path::{InvalidPath, WorkspacePath, escape};
+pub use plan::OnConflict;
+pub use record::{Head, Kind, Labels, Record, Sealed};
+pub use store::{
+    ContentStorage, Intake, LARGE_OBJECT, LocalStore, MemoryStore, Row, pack_object, unpack_object,
+};
+pub use view::{
+    ConflictView, Diff, DiffChange, EntryView, FileChange, GrepMatch, Iteration, KeptView,
+    PlanStep, PlanView, RewindReport, SCHEMA, SnapshotMetadata, Status, Transaction, TurnView,
+    VerifyReport,
+};
+pub use workspace::{
+    DiffRequest, GitChoice, InitOptions, InitReport, LogQuery, Progress, RewindKind, RewindRequest,
+    RunTicket, SettleReport, SnapshotRequest, TurnRequest, Workspace,
+};

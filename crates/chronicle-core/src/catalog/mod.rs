@@ -1,0 +1,525 @@
+//! The catalog: one SQLite database per workspace with its log, its known state and small objects.
+//!
+//! The only module with SQL. Its transaction is the commit point of everything: records, the known
+//! state that follows from them and the small contents they name become visible together or not
+//! at all.
+
+mod log;
+mod schema;
+mod state;
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
+
+pub use log::{Log, MemoryLog};
+pub use state::{DirectoryUpdate, LocalState};
+
+use crate::codec::kind_number;
+use crate::entry::{Author, Change};
+use crate::error::{Context, Error, Result};
+use crate::failpoint;
+use crate::id::{Epoch, LeafHash, LinkHash, ObjectId, PlanId, Seq, SnapshotId, Time, WorkspaceId};
+use crate::path::WorkspacePath;
+use crate::record::{Head, Kind, Record, Sealed};
+use crate::store::{Row, StoreLock};
+
+/// Frames after which a process that goes on copies the write-ahead log back.
+const WAL_FRAMES: u32 = 1000;
+/// Bytes above which a process that ends copies the write-ahead log back and empties it: whoever
+/// opens the catalog next, alone, reads the whole of it.
+const WAL_LEFT_BEHIND: u64 = 64 * 4120;
+/// Statements that are kept parsed: more than there are.
+const STATEMENTS: usize = 64;
+/// How long a commit waits for another process's commit.
+const BUSY_MS: u64 = 10_000;
+
+/// How safe a commit is when it returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// It survives a power cut.
+    PowerCut,
+    /// It survives the death of the process, and a power cut from the next commit of the other kind.
+    ProcessDeath,
+}
+
+/// Things that were announced and have not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Open {
+    /// An action without an outcome yet, by its snapshot id.
+    Intent = 1,
+    /// A turn, by its number.
+    Turn = 2,
+    /// A transaction, by its id.
+    Transaction = 3,
+}
+
+/// Everything that becomes visible in one commit.
+#[derive(Default)]
+pub(crate) struct Batch {
+    /// Records to append; their positions are assigned here.
+    pub(crate) records: Vec<Record>,
+    /// Small contents that the records name.
+    pub(crate) objects: Vec<Row>,
+    /// What is known from now on.
+    pub(crate) known: Vec<DirectoryUpdate>,
+    /// Values of this machine; `None` removes one.
+    pub(crate) state: Vec<(&'static str, Option<Vec<u8>>)>,
+    /// Things that open with the record of this index in `records`.
+    pub(crate) opens: Vec<(Open, Vec<u8>, usize)>,
+    /// Things that end.
+    pub(crate) closes: Vec<(Open, Vec<u8>)>,
+    /// Applied once under this key.
+    pub(crate) idempotency: Option<Vec<u8>>,
+    /// Keeps the content that the records name from being swept until they are committed.
+    pub(crate) hold: Option<StoreLock>,
+}
+
+/// One workspace's database.
+pub(crate) struct Catalog {
+    connection: Connection,
+    path: PathBuf,
+    epoch: Epoch,
+    /// What the connection is set to.
+    durability: Durability,
+}
+
+impl Catalog {
+    /// Makes a new catalog; there must be none.
+    pub(crate) fn create(path: &Path, workspace: WorkspaceId) -> Result<Self> {
+        private_file(path)?;
+        let mut connection = connect(path)?;
+        let epoch = Epoch::random();
+        let at = |error| catalog_error(path, error);
+        schema::migrate(&mut connection, 0).map_err(at)?;
+        let insert = "INSERT INTO state (key, value) VALUES (?1, ?2)";
+        for (key, value) in [("workspace", &workspace.0), ("epoch", &epoch.0)] {
+            connection.execute(insert, params![key, value]).map_err(at)?;
+        }
+        Ok(Self { connection, path: path.to_owned(), epoch, durability: Durability::PowerCut })
+    }
+
+    /// Opens a catalog that is there.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let mut connection = connect(path)?;
+        let at = |error| catalog_error(path, error);
+        let found = schema::version(&connection).map_err(at)?;
+        if found > schema::VERSION {
+            let what = format!("Catalog {}", path.display());
+            return Err(Error::Newer { what, found, known: schema::VERSION });
+        }
+        if found < schema::VERSION {
+            schema::migrate(&mut connection, found).map_err(at)?;
+        }
+        let (path, epoch, durability) = (path.to_owned(), Epoch([0; 16]), Durability::PowerCut);
+        let mut catalog = Self { connection, path, epoch, durability };
+        catalog.epoch = Epoch(catalog.fixed_state("epoch")?);
+        Ok(catalog)
+    }
+
+    fn fixed_state(&self, key: &str) -> Result<[u8; 16]> {
+        let value = self.state(key)?.unwrap_or_default();
+        value.try_into().map_err(|_| self.error(rusqlite::Error::QueryReturnedNoRows))
+    }
+
+    /// The life of the log.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn error(&self, error: rusqlite::Error) -> Error {
+        catalog_error(&self.path, error)
+    }
+
+    /// Appends and applies a batch if the log still ends where the caller thinks.
+    pub(crate) fn apply(
+        &mut self,
+        mut batch: Batch,
+        expected: Head,
+        durability: Durability,
+    ) -> Result<Head> {
+        let path = self.path.clone();
+        let at = move |error| catalog_error(&path, error);
+        if self.durability != durability {
+            let level = match durability {
+                Durability::PowerCut => "PRAGMA synchronous = FULL",
+                Durability::ProcessDeath => "PRAGMA synchronous = NORMAL",
+            };
+            self.connection.execute_batch(level).map_err(&at)?;
+            self.durability = durability;
+        }
+        let behavior = TransactionBehavior::Immediate;
+        let transaction = self.connection.transaction_with_behavior(behavior).map_err(&at)?;
+        if let Some(key) = &batch.idempotency
+            && was_applied(&transaction, key).map_err(&at)?
+        {
+            return head(&transaction).map_err(at);
+        }
+        let found = head(&transaction).map_err(&at)?;
+        if found != expected {
+            return Err(Error::Moved { expected: expected.seq, found: found.seq });
+        }
+        let head = write(&transaction, &mut batch, expected).map_err(&at)?;
+        failpoint::hit("catalog_before_commit");
+        transaction.commit().map_err(at)?;
+        Ok(head)
+    }
+
+    /// One record, if the log has it.
+    pub(crate) fn record(&self, seq: Seq) -> Result<Option<Sealed>> {
+        let sql = "SELECT seq, leaf, body, leaf_hash, link FROM record WHERE seq = ?1";
+        let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
+        statement.query_row([seq.0.cast_signed()], sealed).optional().map_err(|e| self.error(e))
+    }
+
+    /// The positions of all records of a kind that is neither intent nor outcome, oldest first.
+    pub(crate) fn of_kind(&self, kind: Kind) -> Result<Vec<Seq>> {
+        let sql = "SELECT seq FROM record WHERE kind = ?1 AND kind NOT IN (1, 2) ORDER BY seq";
+        self.seqs(sql, [i64::from(kind_number(kind))])
+    }
+
+    /// The positions of the records of one snapshot, oldest first.
+    pub(crate) fn of_snapshot(&self, id: &SnapshotId) -> Result<Vec<Seq>> {
+        self.seqs("SELECT seq FROM record WHERE snapshot = ?1 ORDER BY seq", [&id.0[..]])
+    }
+
+    /// The ids of all snapshots, oldest first.
+    pub(crate) fn snapshots(&self) -> Result<Vec<SnapshotId>> {
+        let sql =
+            "SELECT DISTINCT snapshot FROM record WHERE snapshot IS NOT NULL ORDER BY snapshot";
+        let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
+        let ids = statement
+            .query_map([], |row| row.get::<_, [u8; 16]>(0))
+            .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
+            .map_err(|e| self.error(e))?;
+        Ok(ids.into_iter().map(SnapshotId).collect())
+    }
+
+    /// The records that changed something directly in a directory, oldest first.
+    pub(crate) fn touching(&self, directory: &WorkspacePath) -> Result<Vec<Seq>> {
+        let sql =
+            "SELECT seq FROM touched JOIN directory ON id = directory WHERE path = ?1 ORDER BY seq";
+        self.seqs(sql, [directory.as_bytes()])
+    }
+
+    /// The newest records in which an agent changed something directly in a directory.
+    pub(crate) fn touching_by_agents(
+        &self,
+        directory: &WorkspacePath,
+        most: u32,
+    ) -> Result<Vec<Seq>> {
+        let sql = "SELECT seq FROM touched JOIN directory ON id = directory
+                   WHERE path = ?1 AND by_agent ORDER BY seq DESC LIMIT ?2";
+        self.seqs(sql, params![directory.as_bytes(), most])
+    }
+
+    /// The records that changed something anywhere below a directory, oldest first.
+    pub(crate) fn touching_below(&self, directory: &WorkspacePath) -> Result<Vec<Seq>> {
+        let (low, high) = subtree(directory);
+        let sql = "SELECT DISTINCT seq FROM touched JOIN directory ON id = directory
+                   WHERE path = ?1 OR path >= ?2 AND path < ?3 ORDER BY seq";
+        self.seqs(sql, [directory.as_bytes(), &low, &high])
+    }
+
+    fn seqs(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<Vec<Seq>> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
+        let seqs = statement
+            .query_map(parameters, |row| row.get::<_, i64>(0))
+            .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
+            .map_err(|e| self.error(e))?;
+        Ok(seqs.into_iter().map(|seq| Seq(seq.cast_unsigned())).collect())
+    }
+
+    /// What is open of a kind: its id and the record that opened it, oldest first.
+    pub(crate) fn open_things(&self, kind: Open) -> Result<Vec<(Vec<u8>, Seq)>> {
+        let sql = "SELECT id, seq FROM open WHERE kind = ?1 ORDER BY seq";
+        let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
+        statement
+            .query_map([kind as i64], |row| {
+                Ok((row.get(0)?, Seq(row.get::<_, i64>(1)?.cast_unsigned())))
+            })
+            .and_then(Iterator::collect)
+            .map_err(|e| self.error(e))
+    }
+
+    /// Holds the state of this moment for the reads that follow.
+    pub(crate) fn begin_reading(&self) -> Result<()> {
+        self.connection.execute_batch("BEGIN").map_err(|e| self.error(e))
+    }
+
+    /// The same, until the guard is dropped.
+    pub(crate) fn reading(&self) -> Result<Reading<'_>> {
+        self.begin_reading()?;
+        Ok(Reading(self))
+    }
+
+    /// Lets the state go that was held for reading.
+    pub(crate) fn end_reading(&self) {
+        // A read that failed may have ended it already.
+        let _ = self.connection.execute_batch("COMMIT");
+    }
+
+    /// A small content that rode in a commit, as it is stored.
+    pub(crate) fn object(&self, id: &ObjectId) -> Result<Option<Vec<u8>>> {
+        let sql = "SELECT stored FROM object WHERE id = ?1";
+        let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
+        statement.query_row([&id.0[..]], |row| row.get(0)).optional().map_err(|e| self.error(e))
+    }
+
+    /// Whether a small content is here, without reading it.
+    pub(crate) fn has_object(&self, id: &ObjectId) -> Result<bool> {
+        let sql = "SELECT 1 FROM object WHERE id = ?1";
+        let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
+        statement.exists([&id.0[..]]).map_err(|e| self.error(e))
+    }
+
+    /// Removes a small content.
+    pub(crate) fn delete_object(&self, id: &ObjectId) -> Result<()> {
+        let sql = "DELETE FROM object WHERE id = ?1";
+        self.connection.execute(sql, [&id.0[..]]).map_err(|e| self.error(e))?;
+        Ok(())
+    }
+
+    /// Adds small contents on their own.
+    pub(crate) fn put_objects(&self, rows: &[Row]) -> Result<()> {
+        insert_objects(&self.connection, rows).map_err(|e| self.error(e))
+    }
+
+    /// Keeps a plan that was shown, and drops those shown before a time.
+    pub(crate) fn keep_plan(
+        &self,
+        id: &PlanId,
+        now: Time,
+        since: Time,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let run = || {
+            self.connection.execute("DELETE FROM plan WHERE created < ?1", [since.0])?;
+            let sql = "INSERT INTO plan (id, created, bytes) VALUES (?1, ?2, ?3)";
+            self.connection.execute(sql, params![&id.0[..], now.0, bytes])
+        };
+        run().map(|_| ()).map_err(|e| self.error(e))
+    }
+
+    /// The plans that were shown and not dropped: their ids and bytes.
+    pub(crate) fn plans(&self) -> Result<Vec<(PlanId, Vec<u8>)>> {
+        let mut statement =
+            self.connection.prepare("SELECT id, bytes FROM plan").map_err(|e| self.error(e))?;
+        statement
+            .query_map([], |row| Ok((PlanId(row.get(0)?), row.get(1)?)))
+            .and_then(Iterator::collect)
+            .map_err(|e| self.error(e))
+    }
+}
+
+/// Many reads as of one moment; each alone would lock the catalog anew.
+pub(crate) struct Reading<'c>(&'c Catalog);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.end_reading();
+    }
+}
+
+impl Drop for Catalog {
+    fn drop(&mut self) {
+        let mut log = self.path.clone().into_os_string();
+        log.push("-wal");
+        let large = std::fs::metadata(log).is_ok_and(|log| log.len() > WAL_LEFT_BEHIND);
+        if large {
+            // It may stay: somebody else may be reading, and the next one tries again.
+            let _ = self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+        }
+    }
+}
+
+impl Log for Catalog {
+    fn head(&self) -> Result<Head> {
+        head(&self.connection).map_err(|e| self.error(e))
+    }
+
+    fn commit(
+        &mut self,
+        records: Vec<Record>,
+        expected: Head,
+        idempotency: Option<&[u8]>,
+    ) -> Result<Head> {
+        let idempotency = idempotency.map(<[u8]>::to_vec);
+        let batch = Batch { records, idempotency, ..Batch::default() };
+        self.apply(batch, expected, Durability::PowerCut)
+    }
+
+    fn read(&self, after: Seq, limit: usize) -> Result<Vec<Sealed>> {
+        let sql = "SELECT seq, leaf, body, leaf_hash, link FROM record WHERE seq > ?1 ORDER BY seq LIMIT ?2";
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
+        statement
+            .query_map([after.0.cast_signed(), limit], sealed)
+            .and_then(Iterator::collect)
+            .map_err(|e| self.error(e))
+    }
+}
+
+/// The range of paths below a directory, as bytes: from the first possible to one past the last.
+fn subtree(directory: &WorkspacePath) -> (Vec<u8>, Vec<u8>) {
+    if directory.is_root() {
+        return (vec![0], vec![0xff; 2]);
+    }
+    let with = |end: u8| [directory.as_bytes(), &[end]].concat();
+    (with(b'/'), with(b'/' + 1))
+}
+
+/// Makes an empty file that only its owner can read; SQLite gives its other files the same mode.
+fn private_file(path: &Path) -> Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).open(path).at("create", path).map(drop)
+}
+
+fn connect(path: &Path) -> Result<Connection> {
+    let at = |error| catalog_error(path, error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(at)?;
+    connection.busy_timeout(std::time::Duration::from_millis(BUSY_MS)).map_err(at)?;
+    // Closing would copy the write-ahead log back and delete it: several flushes at the end of
+    // every short process. It stays and is copied back when it has grown.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(at)?;
+    let pragmas = format!(
+        "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = {WAL_FRAMES};
+         PRAGMA synchronous = FULL; PRAGMA cache_size = -16384;"
+    );
+    connection.execute_batch(&pragmas).map_err(at)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
+}
+
+/// A full disk is its own kind of failure; everything else names the database.
+fn catalog_error(path: &Path, source: rusqlite::Error) -> Error {
+    match source.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DiskFull) => Error::NoSpace(path.to_owned()),
+        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => {
+            Error::Busy(format!("another process is writing {}", path.display()))
+        }
+        _ => Error::Catalog { path: path.to_owned(), source },
+    }
+}
+
+fn head(connection: &Connection) -> rusqlite::Result<Head> {
+    let sql = "SELECT seq, link FROM record ORDER BY seq DESC LIMIT 1";
+    let row = |row: &rusqlite::Row<'_>| {
+        Ok(Head { seq: Seq(row.get::<_, i64>(0)?.cast_unsigned()), link: LinkHash(row.get(1)?) })
+    };
+    Ok(connection.prepare_cached(sql)?.query_row([], row).optional()?.unwrap_or(Head::EMPTY))
+}
+
+fn sealed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Sealed> {
+    Ok(Sealed {
+        seq: Seq(row.get::<_, i64>(0)?.cast_unsigned()),
+        leaf: row.get(1)?,
+        body: row.get(2)?,
+        leaf_hash: LeafHash(row.get(3)?),
+        link: LinkHash(row.get(4)?),
+    })
+}
+
+fn was_applied(connection: &Connection, key: &[u8]) -> rusqlite::Result<bool> {
+    connection.prepare_cached("SELECT 1 FROM applied WHERE key = ?1")?.exists([key])
+}
+
+fn write(connection: &Connection, batch: &mut Batch, from: Head) -> rusqlite::Result<Head> {
+    insert_objects(connection, &batch.objects)?;
+    let sealed = log::seal_all(&mut batch.records, from);
+    let mut directories = state::Directories::new(connection);
+    for (record, sealed) in batch.records.iter().zip(&sealed) {
+        insert_record(connection, record, sealed)?;
+        if !matches!(record.kind, Kind::Intent) {
+            insert_touched(connection, &mut directories, record.seq, &record.changes)?;
+        }
+    }
+    for update in &batch.known {
+        state::update_directory(connection, &mut directories, update)?;
+    }
+    write_small(connection, batch)?;
+    let head = sealed.last().map_or(from, |last| Head { seq: last.seq, link: last.link });
+    if let Some(key) = &batch.idempotency {
+        let sql = "INSERT INTO applied (key, seq) VALUES (?1, ?2)";
+        connection.execute(sql, params![key, head.seq.0.cast_signed()])?;
+    }
+    Ok(head)
+}
+
+/// The values of this machine, and what opens and ends.
+fn write_small(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+    for (key, value) in &batch.state {
+        match value {
+            Some(value) => connection
+                .prepare_cached("INSERT OR REPLACE INTO state (key, value) VALUES (?1, ?2)")?
+                .execute(params![key, value])?,
+            None => {
+                connection.prepare_cached("DELETE FROM state WHERE key = ?1")?.execute([key])?
+            }
+        };
+    }
+    for (kind, id, index) in &batch.opens {
+        let seq = batch.records[*index].seq.0.cast_signed();
+        let sql = "INSERT OR REPLACE INTO open (kind, id, seq) VALUES (?1, ?2, ?3)";
+        connection.prepare_cached(sql)?.execute(params![*kind as i64, id, seq])?;
+    }
+    for (kind, id) in &batch.closes {
+        let sql = "DELETE FROM open WHERE kind = ?1 AND id = ?2";
+        connection.prepare_cached(sql)?.execute(params![*kind as i64, id])?;
+    }
+    Ok(())
+}
+
+fn insert_objects(connection: &Connection, rows: &[Row]) -> rusqlite::Result<()> {
+    let sql = "INSERT OR IGNORE INTO object (id, stored) VALUES (?1, ?2)";
+    let mut statement = connection.prepare_cached(sql)?;
+    for row in rows {
+        statement.execute(params![&row.id.0[..], row.stored])?;
+    }
+    Ok(())
+}
+
+fn insert_record(
+    connection: &Connection,
+    record: &Record,
+    sealed: &Sealed,
+) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO record (seq, kind, snapshot, leaf_hash, link, leaf, body)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    connection.prepare_cached(sql)?.execute(params![
+        sealed.seq.0.cast_signed(),
+        kind_number(record.kind),
+        record.labels.snapshot.as_ref().map(|id| &id.0[..]),
+        &sealed.leaf_hash.0[..],
+        &sealed.link.0[..],
+        sealed.leaf,
+        sealed.body,
+    ])?;
+    Ok(())
+}
+
+/// Remembers in which directories a record changed something; a moved entry counts in both.
+fn insert_touched(
+    connection: &Connection,
+    directories: &mut state::Directories<'_>,
+    seq: Seq,
+    changes: &[Change],
+) -> rusqlite::Result<()> {
+    let agents = |change: &Change| matches!(change.author, Author::Session(_) | Author::Shared(_));
+    let by_agent = changes.iter().any(agents);
+    let sql = "INSERT OR IGNORE INTO touched (directory, seq, by_agent) VALUES (?1, ?2, ?3)";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut last: Option<WorkspacePath> = None;
+    for change in changes {
+        let directory = change.path.parent().unwrap_or_default();
+        if last.as_ref() != Some(&directory) {
+            let id = directories.id(&directory)?;
+            statement.execute(params![id, seq.0.cast_signed(), by_agent])?;
+            last = Some(directory);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! The tables of the catalog, as numbered migrations.
+
+use rusqlite::Connection;
+
+/// One entry per version; a released one is never edited, only followed by the next.
+const MIGRATIONS: [&str; 1] = [
+    // `record` holds the log, `directory` the known state (one packed row per directory), `newer`
+    // the single paths recorded since their directory's row was written, `touched` which records
+    // changed something in which directory, and whether an agent's work was among it, `object` the small contents that rode in a commit.
+    "
+    CREATE TABLE state (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE record (
+        seq INTEGER PRIMARY KEY,
+        kind INTEGER NOT NULL,
+        snapshot BLOB,
+        leaf_hash BLOB NOT NULL,
+        link BLOB NOT NULL,
+        leaf BLOB NOT NULL,
+        body BLOB NOT NULL
+    );
+    CREATE INDEX record_by_snapshot ON record (snapshot) WHERE snapshot IS NOT NULL;
+    CREATE INDEX record_by_kind ON record (kind) WHERE kind NOT IN (1, 2);
+    CREATE TABLE directory (id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, row BLOB);
+    CREATE TABLE newer (
+        directory INTEGER NOT NULL,
+        name BLOB NOT NULL,
+        known BLOB,
+        PRIMARY KEY (directory, name)
+    ) WITHOUT ROWID;
+    CREATE TABLE touched (
+        directory INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        by_agent INTEGER NOT NULL,
+        PRIMARY KEY (directory, seq)
+    ) WITHOUT ROWID;
+    CREATE TABLE object (rowid INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, stored BLOB NOT NULL);
+    CREATE TABLE open (
+        kind INTEGER NOT NULL,
+        id BLOB NOT NULL,
+        seq INTEGER NOT NULL,
+        PRIMARY KEY (kind, id)
+    ) WITHOUT ROWID;
+    CREATE TABLE applied (key BLOB PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE plan (id BLOB PRIMARY KEY, created INTEGER NOT NULL, bytes BLOB NOT NULL)
+        WITHOUT ROWID;
+    ",
+];
+
+/// The newest version that this program knows.
+pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
+
+/// The version of a database: 0 for an empty one.
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<u64> {
+    connection
+        .query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))
+        .map(i64::cast_unsigned)
+}
+
+/// Brings a database from the version it has to the newest, in one transaction.
+pub(super) fn migrate(connection: &mut Connection, from: u64) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    for step in MIGRATIONS.iter().skip(usize::try_from(from).unwrap_or(usize::MAX)) {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "user_version", VERSION.cast_signed())?;
+    transaction.commit()
+}

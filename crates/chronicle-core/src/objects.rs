@@ -1,0 +1,83 @@
+//! All content that a workspace can reach: the small objects in its catalog, then the home's store.
+
+use std::io::{Cursor, Read};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
+
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use crate::id::ObjectId;
+use crate::store::{ContentStorage, LocalStore, Row, pack_object, unpack_object};
+
+/// The content of one workspace, readable from several threads.
+pub(crate) struct Objects {
+    catalog: Mutex<Catalog>,
+    local: LocalStore,
+}
+
+impl Objects {
+    /// Opens the content through a connection of its own.
+    pub(crate) fn open(catalog: &Path, store: &Path) -> Result<Self> {
+        Ok(Self { catalog: Mutex::new(Catalog::open(catalog)?), local: LocalStore::open(store)? })
+    }
+
+    /// Reads many objects as of one moment: each look-up alone would lock the catalog anew.
+    pub(crate) fn bulk(&self) -> Result<Bulk<'_>> {
+        self.catalog().begin_reading()?;
+        Ok(Bulk(self))
+    }
+
+    fn catalog(&self) -> MutexGuard<'_, Catalog> {
+        self.catalog.lock().expect("no holder panics while it reads")
+    }
+}
+
+/// Ends the common moment of many reads.
+pub(crate) struct Bulk<'o>(&'o Objects);
+
+impl Drop for Bulk<'_> {
+    fn drop(&mut self) {
+        self.0.catalog().end_reading();
+    }
+}
+
+impl ContentStorage for Objects {
+    fn get(&self, id: &ObjectId) -> Result<Vec<u8>> {
+        if let Some(bytes) = self.local.at_hand(id) {
+            return Ok(bytes);
+        }
+        let row = self.catalog().object(id)?;
+        match row {
+            Some(stored) => unpack_object(id, &stored),
+            None => self.local.get(id),
+        }
+    }
+
+    fn put(&self, id: &ObjectId, bytes: &[u8]) -> Result<()> {
+        if ObjectId::of(bytes) != *id {
+            return Err(Error::Corrupt { object: *id, why: "the bytes have another hash".into() });
+        }
+        self.catalog().put_objects(&[Row { id: *id, stored: pack_object(bytes) }])
+    }
+
+    fn exists(&self, id: &ObjectId) -> Result<bool> {
+        Ok(self.catalog().has_object(id)? || self.local.exists(id)?)
+    }
+
+    fn delete(&self, id: &ObjectId) -> Result<()> {
+        self.catalog().delete_object(id)?;
+        self.local.delete(id)
+    }
+
+    fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send>> {
+        let row = self.catalog().object(id)?;
+        match row {
+            Some(stored) => Ok(Box::new(Cursor::new(unpack_object(id, &stored)?))),
+            None => self.local.reader(id),
+        }
+    }
+
+    fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {
+        self.local.put_stream(source)
+    }
+}

@@ -1,0 +1,94 @@
+//! What comes before every plan: nobody else is working, and everything that is there is captured.
+
+use super::rewind::RewindRequest;
+use super::{Workspace, key};
+use crate::apply;
+use crate::catalog::{Batch, Durability};
+use crate::entry::{Author, Change, Evidence};
+use crate::error::{Error, Result};
+use crate::id::SnapshotId;
+use crate::path::WorkspacePath;
+use crate::record::Labels;
+
+impl Workspace {
+    /// What comes before every plan: nobody else is working, and everything that is there is
+    /// captured.
+    pub(super) fn before_rewind(&mut self, request: &RewindRequest) -> Result<()> {
+        self.wait_for_calls(request.wait)?;
+        if request.recreate_root {
+            return self.bind_new_root();
+        }
+        self.settle_locked().map(drop)
+    }
+
+    fn wait_for_calls(&self, wait: bool) -> Result<()> {
+        loop {
+            let open = self.openings()?;
+            let Some(call) = open.announced.iter().find(|announced| announced.alive) else {
+                return Ok(());
+            };
+            if !wait {
+                let what = call.labels.summary.as_deref().unwrap_or("a command");
+                return Err(Error::Busy(format!("{what} is still running")));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+
+    /// Binds the workspace to a new, empty root: everything known is gone from it.
+    fn bind_new_root(&mut self) -> Result<()> {
+        if self.recorded_identity()? == Some(self.roots.workspace().identity()?) {
+            return self.settle_locked().map(drop);
+        }
+        let mut left = self.roots.list(&WorkspacePath::root())?;
+        left.retain(|name| !apply::is_staging_name(name));
+        if !left.is_empty() {
+            return Err(Error::CannotAdopt {
+                path: self.root.clone(),
+                why: "a root can only be made anew in an empty directory".to_owned(),
+            });
+        }
+        let identity = self.identity_bytes()?;
+        let state = vec![(key::ROOT_IDENTITY, Some(identity))];
+        self.commit_batch(Batch { state, ..Batch::default() }, Durability::PowerCut)?;
+        let look = self.look()?;
+        let labels = Labels {
+            snapshot: Some(SnapshotId::new(self.now())),
+            action: Some("root_lost".to_owned()),
+            summary: Some("root_lost: the workspace's directory was made anew".to_owned()),
+            ..Labels::default()
+        };
+        let mut changes: Vec<Change> = look
+            .found
+            .into_iter()
+            .map(|found| Change {
+                path: found.path,
+                before: found.before,
+                after: found.after,
+                from: None,
+                author: Author::Chronicle,
+                evidence: Evidence::Own,
+                neutral: found.neutral,
+            })
+            .collect();
+        changes.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut batch =
+            Batch { known: look.known, objects: look.rows, hold: look.hold, ..Batch::default() };
+        batch.records = self.outcome_records(labels, changes);
+        self.commit_batch(batch, Durability::PowerCut).map(drop)
+    }
+
+    /// Captures files that only a filter kept out; tells whether anything new is known.
+    pub(super) fn capture_hidden(&mut self, paths: &[WorkspacePath]) -> Result<bool> {
+        let is_file = |path: &&WorkspacePath| matches!(self.stat(path), Ok(Some(stat)) if stat.signature.mode & 0o170_000 != 0o040_000);
+        let files: Vec<_> = paths.iter().filter(is_file).cloned().collect();
+        let look = self.look_at(&files)?;
+        if look.found.is_empty() {
+            return Ok(false);
+        }
+        let mut batch = Batch::default();
+        self.add_outcomes(look, &self.openings()?, &mut batch, false)?;
+        self.commit_batch(batch, Durability::PowerCut)?;
+        Ok(true)
+    }
+}

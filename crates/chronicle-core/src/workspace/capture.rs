@@ -1,0 +1,477 @@
+//! Capture: what changed is found, attributed and committed. The only path into the log.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::attribute::{
+    Announced, DEFAULT_SESSION, Group, Openings, Window, attribute, session_of,
+};
+use super::look_around::is_news;
+use super::{PATIENCE, Workspace, key};
+use crate::catalog::{Batch, DirectoryUpdate, Durability, LocalState, Log, Open};
+use crate::codec;
+use crate::entry::{Author, Change, Entry, Evidence, MovedFrom, Why};
+use crate::error::{Error, Result};
+use crate::failpoint;
+use crate::filter::is_narrower;
+use crate::id::{Seq, SnapshotId, TransactionId};
+use crate::known::{Known, Part};
+use crate::look::Candidate;
+use crate::path::WorkspacePath;
+use crate::record::{Kind, Labels, Record};
+use crate::repository::Bundle;
+use crate::store::{Row, StoreLock};
+use crate::view::{KeptView, SnapshotMetadata};
+
+/// The most changes that one record holds; a larger capture is several records of one snapshot.
+pub(super) const CHANGES_PER_RECORD: usize = 8192;
+
+/// How many of the agents' newest records in a directory are searched for an entry that came back.
+const AGENTS_PAST: u32 = 64;
+
+/// What an agent's harness says it is about to do.
+#[derive(Debug, Clone, Default)]
+pub struct SnapshotRequest {
+    /// The kind of action: `write_file`, `delete_file`, `move_file`, ...
+    pub action: String,
+    /// The paths that the action will touch.
+    pub paths: Vec<WorkspacePath>,
+    /// Where a move or copy goes.
+    pub to: Option<WorkspacePath>,
+    /// The action in words; made from the others where it is missing.
+    pub summary: Option<String>,
+    /// The agent's tool.
+    pub tool: Option<String>,
+    /// The agent's own name for the call.
+    pub call_id: Option<String>,
+    /// The session's key.
+    pub session: Option<String>,
+    /// The agent's own name for the turn.
+    pub turn_key: Option<String>,
+    /// Which agent.
+    pub agent: Option<String>,
+    /// The transaction it belongs to.
+    pub transaction: Option<String>,
+}
+
+/// What a settle recorded.
+#[derive(Debug, Clone, Default, serde::Serialize)]
+pub struct SettleReport {
+    /// The snapshots that got an outcome.
+    pub snapshots: Vec<SnapshotMetadata>,
+    /// How many paths changed.
+    pub changes: u64,
+    /// Whether everything could be seen.
+    pub complete: bool,
+    /// What could not be seen, and why.
+    pub problems: Vec<KeptView>,
+}
+
+/// One path that is not what it was known as.
+#[derive(Debug, Clone)]
+pub(super) struct Found {
+    pub(super) path: WorkspacePath,
+    pub(super) before: Entry,
+    pub(super) after: Entry,
+    pub(super) from: Option<MovedFrom>,
+    pub(super) neutral: bool,
+}
+
+/// What a look found, not yet committed.
+#[derive(Default)]
+pub(super) struct Look {
+    pub(super) found: Vec<Found>,
+    pub(super) known: Vec<DirectoryUpdate>,
+    pub(super) rows: Vec<Row>,
+    /// Held until the commit, so that nothing that was taken in is swept before.
+    pub(super) hold: Option<StoreLock>,
+    /// What could not be seen.
+    pub(super) problems: Vec<KeptView>,
+    /// What happened to repositories, in words.
+    pub(super) moves: Vec<String>,
+    /// Named paths that are what they are known as.
+    pub(super) current: HashMap<WorkspacePath, Entry>,
+}
+
+impl Workspace {
+    /// Captures what an action is about to touch, before it starts.
+    ///
+    /// The named paths belong to this action until the next settle.
+    pub fn snapshot(&mut self, request: &SnapshotRequest) -> Result<SnapshotMetadata> {
+        let _lock = self.lock(PATIENCE)?;
+        let reading = self.catalog.reading()?;
+        let mut paths = request.paths.clone();
+        paths.extend(request.to.clone());
+        if paths.is_empty() {
+            return Err(Error::Usage("A snapshot needs at least one path".to_owned()));
+        }
+        let mut look = self.look_at(&paths)?;
+        let fresh = !look.rows.is_empty() || !look.found.is_empty();
+        let current = std::mem::take(&mut look.current);
+        let mut batch = Batch::default();
+        if fresh || !look.known.is_empty() {
+            self.add_outcomes(look, &self.openings()?, &mut batch, false)?;
+        }
+        let intent = self.intent(request, &paths, &batch, &current)?;
+        let id = intent.labels.snapshot.expect("an intent has an id");
+        batch.opens.push((Open::Intent, id.0.to_vec(), batch.records.len()));
+        batch.records.push(intent);
+        failpoint::hit("capture_before_commit");
+        let durability = if fresh { Durability::PowerCut } else { Durability::ProcessDeath };
+        let alone = (batch.records.len() == 1).then(|| batch.records[0].clone());
+        let before = self.catalog.head()?;
+        drop(reading);
+        let after = self.catalog.apply(batch, before, durability)?;
+        failpoint::hit("capture_after_commit");
+        match alone {
+            Some(mut intent) => {
+                intent.seq = after.seq;
+                self.intent_view(&intent, &before.link, &after.link)
+            }
+            None => self.metadata(&id),
+        }
+    }
+
+    /// Whether a path is still what is known of it, so that its content is in the store already.
+    ///
+    /// Costs one look-up and one `lstat`.
+    pub fn is_unchanged(&self, path: &WorkspacePath) -> Result<bool> {
+        let (was, stat) = (self.catalog.known(path)?, self.roots.lstat(path)?);
+        let part = was.as_ref().map_or(Part::Ordinary, |was| was.part);
+        let candidate = Candidate { path: path.clone(), stat, was, part, filtered: false };
+        Ok(candidate.is_current() || !is_news(&candidate))
+    }
+
+    /// Records what changed since the last look, and closes the actions that were announced.
+    pub fn settle(&mut self) -> Result<SettleReport> {
+        let _lock = self.lock(PATIENCE)?;
+        self.settle_locked()
+    }
+
+    /// The same, for one who holds the lock already.
+    pub(super) fn settle_locked(&mut self) -> Result<SettleReport> {
+        let open = self.openings()?;
+        let mut look = self.look()?;
+        self.look_into_filtered(&open, &mut look)?;
+        let problems = look.problems.clone();
+        let mut batch = Batch::default();
+        let snapshots = self.add_outcomes(look, &open, &mut batch, true)?;
+        self.accept_wider_rules(&mut batch)?;
+        let visible = batch.records.iter().flat_map(|record| &record.changes);
+        let changes = visible.filter(|change| change.is_visible()).count() as u64;
+        if !batch.records.is_empty() || !batch.known.is_empty() || !batch.state.is_empty() {
+            failpoint::hit("capture_before_commit");
+            let quiet = batch.records.is_empty();
+            let durability = if quiet { Durability::ProcessDeath } else { Durability::PowerCut };
+            self.commit_batch(batch, durability)?;
+            failpoint::hit("capture_after_commit");
+        }
+        let snapshots = snapshots.iter().map(|id| self.metadata(id)).collect::<Result<_>>()?;
+        Ok(SettleReport { snapshots, changes, complete: problems.is_empty(), problems })
+    }
+
+    /// What an action named inside a directory that a filter keeps out: the walk does not go there.
+    fn look_into_filtered(&self, open: &Openings, look: &mut Look) -> Result<()> {
+        let filter = self.filter()?;
+        let named = open.announced.iter().flat_map(|announced| &announced.paths);
+        let hidden: Vec<_> = named.filter(|path| filter.covers(path, false)).cloned().collect();
+        if hidden.is_empty() {
+            return Ok(());
+        }
+        let inside = self.look_at(&hidden)?;
+        look.found.extend(inside.found);
+        look.known.extend(inside.known);
+        look.rows.extend(inside.rows);
+        Ok(())
+    }
+
+    /// Rules that keep out less than the accepted ones need nobody's leave, and are the accepted
+    /// ones from now on: what they let in stays in.
+    fn accept_wider_rules(&self, batch: &mut Batch) -> Result<()> {
+        let (accepted, current) = (self.accepted_rules()?, self.current_rules());
+        if accepted != current && !is_narrower(&accepted, &current) {
+            batch.state.push((key::ACCEPTED_FILTER, Some(current.ignore)));
+        }
+        Ok(())
+    }
+
+    /// The intent of a request: what is announced, with what stands there now.
+    fn intent(
+        &self,
+        request: &SnapshotRequest,
+        paths: &[WorkspacePath],
+        batch: &Batch,
+        current: &HashMap<WorkspacePath, Entry>,
+    ) -> Result<Record> {
+        let summary = request.summary.clone().unwrap_or_else(|| {
+            let names: Vec<_> = paths.iter().map(ToString::to_string).collect();
+            format!("{}: {}", request.action, names.join(" -> "))
+        });
+        let mut labels = Labels {
+            snapshot: Some(SnapshotId::new(self.now())),
+            action: Some(request.action.clone()),
+            summary: Some(summary),
+            tool: request.tool.clone(),
+            call_id: request.call_id.clone(),
+            session: request.session.clone(),
+            agent: request.agent.clone(),
+            turn_key: request.turn_key.clone(),
+            transaction: self.transaction_for(request.transaction.as_deref())?,
+            ..Labels::default()
+        };
+        self.join_turn(&mut labels)?;
+        let mut record = self.record(Kind::Intent, labels);
+        let news = news_by_path(batch);
+        for path in paths {
+            let before = match news.get(path) {
+                Some(known) => known.as_ref().map_or(Entry::Absent, |known| known.entry.clone()),
+                None if current.contains_key(path) => current[path].clone(),
+                None => self.catalog.known(path)?.map_or(Entry::Absent, |known| known.entry),
+            };
+            record.changes.push(Change {
+                path: path.clone(),
+                before,
+                after: Entry::Unknown(Why::NotSeen),
+                from: None,
+                author: Author::Session(session_of(&record.labels)),
+                evidence: Evidence::Named,
+                neutral: false,
+            });
+        }
+        Ok(record)
+    }
+
+    /// Puts an action into its open turn, if there is exactly one it can belong to.
+    pub(super) fn join_turn(&self, labels: &mut Labels) -> Result<()> {
+        let mut turns = self.open_turns()?;
+        if let Some(session) = &labels.session {
+            turns.retain(|turn| turn.session.as_ref() == Some(session));
+        }
+        if let Some(turn_key) = &labels.turn_key {
+            turns.retain(|turn| turn.turn_key.as_ref() == Some(turn_key));
+        }
+        if let [turn] = &turns[..] {
+            labels.turn = turn.turn;
+            labels.turn_key = turn.turn_key.clone();
+            labels.session = labels.session.take().or_else(|| turn.session.clone());
+        }
+        Ok(())
+    }
+
+    /// What is open now: announced actions and windows.
+    pub(super) fn openings(&self) -> Result<Openings> {
+        let mut open = Openings::default();
+        for labels in self.open_turns()? {
+            let session = session_of(&labels);
+            open.windows.push(Window { session, labels, action: None });
+        }
+        for (_, seq) in self.catalog.open_things(Open::Intent)? {
+            let record = self.read_record(seq)?;
+            let Some(id) = record.labels.snapshot else { continue };
+            let paths: Vec<_> = record.changes.into_iter().map(|change| change.path).collect();
+            if paths.is_empty() {
+                let (session, labels) = (session_of(&record.labels), record.labels.clone());
+                open.windows.push(Window { session, labels, action: Some(id) });
+            }
+            let alive = paths.is_empty() && self.call_is_alive(&id)?;
+            open.announced.push(Announced { id, paths, labels: record.labels, alive });
+        }
+        if open.windows.is_empty()
+            && let Some(labels) = self.active_transaction_labels()?
+        {
+            let session = DEFAULT_SESSION.to_owned();
+            open.windows.push(Window { session, labels, action: None });
+        }
+        Ok(open)
+    }
+
+    /// Turns what a look found into outcome records; with `close`, every announced action ends.
+    pub(super) fn add_outcomes(
+        &self,
+        look: Look,
+        open: &Openings,
+        batch: &mut Batch,
+        close: bool,
+    ) -> Result<Vec<SnapshotId>> {
+        let partial = !look.problems.is_empty();
+        let transaction = self.active_transaction()?;
+        let mut groups = self.group_changes(look.found, open)?;
+        if close {
+            for (index, announced) in open.announced.iter().enumerate() {
+                if announced.alive {
+                    continue;
+                }
+                groups.entry(Group::Action(index)).or_default();
+                batch.closes.push((Open::Intent, announced.id.0.to_vec()));
+            }
+        }
+        let mut ids = Vec::new();
+        for (group, changes) in groups {
+            let mut labels = self.group_labels(group, open, &changes, &look.moves);
+            labels.partial = partial;
+            if group != Group::External {
+                labels.transaction = labels.transaction.or(transaction);
+            }
+            ids.extend(labels.snapshot);
+            let records = self.outcome_records(labels, changes);
+            batch.records.extend(records);
+        }
+        batch.known.extend(look.known);
+        batch.objects.extend(look.rows);
+        batch.hold = look.hold;
+        Ok(ids)
+    }
+
+    fn group_changes(
+        &self,
+        found: Vec<Found>,
+        open: &Openings,
+    ) -> Result<BTreeMap<Group, Vec<Change>>> {
+        let mut groups: BTreeMap<Group, Vec<Change>> = BTreeMap::new();
+        let mut past = Past::default();
+        for Found { path, before, after, from, neutral } in found {
+            let (group, mut author, mut evidence) = attribute(&path, open);
+            if group == Group::External
+                && let Some(returned) = self.returned_author(&mut past, &path, &after)?
+            {
+                (author, evidence) = (returned, Evidence::Returned);
+            }
+            let change = Change { path, before, after, from, author, evidence, neutral };
+            groups.entry(group).or_default().push(change);
+        }
+        for changes in groups.values_mut() {
+            changes.sort_by(|a, b| a.path.cmp(&b.path));
+        }
+        Ok(groups)
+    }
+
+    fn group_labels(
+        &self,
+        group: Group,
+        open: &Openings,
+        changes: &[Change],
+        moves: &[String],
+    ) -> Labels {
+        let fresh = SnapshotId::new(self.now());
+        let (mut labels, action) = match group {
+            Group::Action(index) => {
+                let announced = &open.announced[index];
+                let intent = Some(announced.id);
+                return Labels { intent, ..announced.labels.clone() };
+            }
+            Group::Window(index) => (open.windows[index].labels.clone(), "shell"),
+            Group::Shared => (Labels::default(), "shell"),
+            Group::External => (Labels::default(), "external"),
+        };
+        labels.snapshot = Some(fresh);
+        labels.action = Some(action.to_owned());
+        labels.summary = Some(summarize(action, changes, moves));
+        labels.prompt = None;
+        labels
+    }
+
+    /// One outcome as one record, or as several where it is very large.
+    pub(super) fn outcome_records(&self, labels: Labels, mut changes: Vec<Change>) -> Vec<Record> {
+        let mut records = Vec::new();
+        loop {
+            let rest = changes.split_off(changes.len().min(CHANGES_PER_RECORD));
+            let mut record = self.record(Kind::Outcome, labels.clone());
+            record.changes = changes;
+            records.push(record);
+            if rest.is_empty() {
+                return records;
+            }
+            changes = rest;
+        }
+    }
+
+    /// The author of an entry that a change outside every window brought back.
+    fn returned_author(
+        &self,
+        past: &mut Past,
+        path: &WorkspacePath,
+        after: &Entry,
+    ) -> Result<Option<Author>> {
+        if !after.is_present() {
+            return Ok(None);
+        }
+        let directory = path.parent().unwrap_or_default();
+        if !past.touching.contains_key(&directory) {
+            let seqs = self.catalog.touching_by_agents(&directory, AGENTS_PAST)?;
+            past.touching.insert(directory.clone(), seqs);
+        }
+        for seq in &past.touching[&directory] {
+            if !past.records.contains_key(seq) {
+                past.records.insert(*seq, self.read_record(*seq)?);
+            }
+            for change in past.records[seq].changes.iter().filter(|change| change.path == *path) {
+                let of_agent = matches!(change.author, Author::Session(_) | Author::Shared(_));
+                if of_agent && change.after.same_but_time(after) {
+                    return Ok(Some(change.author.clone()));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn bundle(&self, id: &crate::id::ObjectId) -> Result<Bundle> {
+        use crate::store::ContentStorage;
+        let bytes = self.objects()?.get(id)?;
+        Bundle::decode(&bytes)
+            .map_err(|error| Error::Corrupt { object: *id, why: error.to_string() })
+    }
+
+    /// Decodes one record of the log.
+    pub(super) fn read_record(&self, seq: Seq) -> Result<Record> {
+        let sealed = self
+            .catalog
+            .record(seq)?
+            .ok_or_else(|| Error::Tampered { seq, why: "the record is missing".to_owned() })?;
+        codec::open(&sealed.leaf, &sealed.body).map_err(|source| Error::Record { seq, source })
+    }
+
+    /// The end of the first capture: what is older is only what stood there at the beginning.
+    pub(super) fn baseline_end(&self) -> Result<Seq> {
+        let bytes = self.catalog.state(key::BASELINE)?.unwrap_or_default();
+        Ok(Seq(bytes.try_into().map_or(0, u64::from_le_bytes)))
+    }
+
+    fn transaction_for(&self, given: Option<&str>) -> Result<Option<TransactionId>> {
+        match given {
+            Some(text) => self.find_transaction(text).map(Some),
+            None => self.active_transaction(),
+        }
+    }
+}
+
+/// Records that were read while looking for the authors of returned entries.
+#[derive(Default)]
+struct Past {
+    touching: HashMap<WorkspacePath, Vec<Seq>>,
+    records: HashMap<Seq, Record>,
+}
+
+fn news_by_path(batch: &Batch) -> HashMap<WorkspacePath, Option<Known>> {
+    let mut news = HashMap::new();
+    for update in &batch.known {
+        for (name, known) in &update.names {
+            news.insert(update.path.join(name), known.clone());
+        }
+    }
+    news
+}
+
+/// A snapshot in words: what repositories did, the one path, or how many.
+fn summarize(action: &str, changes: &[Change], moves: &[String]) -> String {
+    let mut seen = changes.iter().filter(|change| change.is_visible());
+    let first = seen.next();
+    let rest = seen.count();
+    let what = match (first, rest) {
+        (None, _) => "times only".to_owned(),
+        (Some(change), 0) => change.path.to_string(),
+        (Some(_), rest) => format!("{} files", rest + 1),
+    };
+    match moves {
+        [] => format!("{action}: {what}"),
+        moves => format!("{}, {what}", moves.join(", ")),
+    }
+}

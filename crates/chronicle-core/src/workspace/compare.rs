@@ -1,0 +1,279 @@
+//! Comparing two moments: diff, patches, and whether anything changed at all.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Workspace;
+use super::views::{change_type, entry_view, object_text, path_text, timestamp};
+use crate::catalog::{LocalState, Log};
+use crate::entry::{Entry, Why};
+use crate::error::Result;
+use crate::id::Seq;
+use crate::look::{SurveyOptions, survey};
+use crate::path::WorkspacePath;
+use crate::text;
+use crate::view::{Diff, DiffChange, SCHEMA};
+
+/// Which moments to compare.
+#[derive(Debug, Clone, Default)]
+pub struct DiffRequest {
+    /// From here; the start of the last turn where nothing is said.
+    pub from: Option<String>,
+    /// To here; the present where nothing is said.
+    pub to: Option<String>,
+    /// Only these paths and what is below them; all where empty.
+    pub paths: Vec<WorkspacePath>,
+    /// With unified patches.
+    pub patch: bool,
+}
+
+/// What stood at a path at two moments.
+#[derive(Debug, Clone)]
+pub(super) struct Between {
+    pub(super) before: Entry,
+    pub(super) after: Entry,
+    pub(super) from: Option<WorkspacePath>,
+}
+
+impl Workspace {
+    /// The difference between two moments, or a moment and the present.
+    pub fn diff(&mut self, request: &DiffRequest) -> Result<Diff> {
+        if request.to.is_none() {
+            self.settle()?;
+        }
+        let (start, start_words) = match &request.from {
+            Some(target) => {
+                let moment = self.moment(target)?;
+                (moment.seq, moment.words)
+            }
+            None => self.default_start()?,
+        };
+        let (end, end_words) = match &request.to {
+            Some(target) => {
+                let moment = self.moment(target)?;
+                (moment.seq, moment.words)
+            }
+            None => (self.catalog.head()?.seq, String::new()),
+        };
+        let mut diff = Diff {
+            schema: SCHEMA,
+            from_snapshot: start_words,
+            to_snapshot: end_words,
+            timestamp: timestamp(self.now()),
+            changes: Vec::new(),
+            files_changed: 0,
+            insertions: 0,
+            deletions: 0,
+        };
+        let backwards = start > end;
+        let (low, high) = if backwards { (end, start) } else { (start, end) };
+        let mut changed = self.between(low, high)?;
+        if !backwards {
+            forget_origins(&mut changed);
+        }
+        for (path, mut between) in changed {
+            if backwards {
+                std::mem::swap(&mut between.before, &mut between.after);
+                between.from = None;
+            }
+            let wanted =
+                request.paths.is_empty() || request.paths.iter().any(|p| path.is_within(p));
+            if wanted && differs(&between) {
+                diff.changes.push(self.diff_change(&path, &between, request.patch)?);
+            }
+        }
+        diff.files_changed = diff.changes.len() as u64;
+        diff.insertions = diff.changes.iter().map(|change| change.inserted).sum();
+        diff.deletions = diff.changes.iter().map(|change| change.deleted).sum();
+        Ok(diff)
+    }
+
+    /// The start of the last turn; without turns, the beginning.
+    fn default_start(&self) -> Result<(Seq, String)> {
+        match self.turns()?.last() {
+            Some(turn) => Ok((Seq(turn.start_seq), format!("just before turn {}", turn.number))),
+            None => {
+                let moment = self.moment("start")?;
+                Ok((moment.seq, moment.words))
+            }
+        }
+    }
+
+    /// Every path that changed between two moments, with what stood there at both.
+    pub(super) fn between(&self, start: Seq, end: Seq) -> Result<BTreeMap<WorkspacePath, Between>> {
+        let mut paths: BTreeMap<WorkspacePath, Between> = BTreeMap::new();
+        let mut origins: HashMap<WorkspacePath, WorkspacePath> = HashMap::new();
+        self.for_each_change(start, &mut |record, _, change| {
+            if record.seq > end || change.neutral {
+                return Ok(());
+            }
+            if let Some(from) = change.from {
+                let origin = origins.remove(&from.path).unwrap_or(from.path);
+                origins.insert(change.path.clone(), origin);
+            }
+            // What was seen for the first time had been there all along.
+            let first = change.before == Entry::Unknown(Why::NotSeen);
+            let before = if first { change.after.clone() } else { change.before };
+            let between = Between { before, after: change.after.clone(), from: None };
+            paths.entry(change.path).or_insert(between).after = change.after;
+            Ok(())
+        })?;
+        for (path, origin) in origins {
+            let left = paths.get(&origin).is_some_and(|between| between.after == Entry::Absent);
+            if let Some(between) = paths.get_mut(&path)
+                && left
+                && between.before == Entry::Absent
+            {
+                between.from = Some(origin);
+            }
+        }
+        Ok(paths)
+    }
+
+    pub(super) fn diff_change(
+        &self,
+        path: &WorkspacePath,
+        between: &Between,
+        patch: bool,
+    ) -> Result<DiffChange> {
+        let (before, after) = (&between.before, &between.after);
+        let origin = match &between.from {
+            Some(from) => self.entry_before_move(from)?,
+            None => None,
+        };
+        let counts = self.counts(origin.as_ref().unwrap_or(before), after)?;
+        let (shown, path_b64) = path_text(path);
+        let patch = if patch {
+            Some(self.patch(
+                path,
+                between.from.as_ref(),
+                origin.as_ref().unwrap_or(before),
+                after,
+            )?)
+        } else {
+            None
+        };
+        Ok(DiffChange {
+            path: shown,
+            path_b64,
+            change_type: change_type(before, after, between.from.is_some()).to_owned(),
+            from: between.from.as_ref().map(ToString::to_string),
+            before_hash: object_text(before),
+            after_hash: object_text(after),
+            size_bytes: match after {
+                Entry::File(file) => file.size,
+                _ => 0,
+            },
+            inserted: counts.inserted,
+            deleted: counts.deleted,
+            binary: counts.binary,
+            before: entry_view(before),
+            after: entry_view(after),
+            patch,
+        })
+    }
+
+    /// The last file that stood at a path something moved away from.
+    fn entry_before_move(&self, path: &WorkspacePath) -> Result<Option<Entry>> {
+        for seq in self.catalog.touching(&path.parent().unwrap_or_default())?.into_iter().rev() {
+            for change in self.read_record(seq)?.changes.into_iter().rev() {
+                if change.path == *path && change.before.is_present() {
+                    return Ok(Some(change.before));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The unified patch of one path.
+    pub(super) fn patch(
+        &self,
+        path: &WorkspacePath,
+        from: Option<&WorkspacePath>,
+        before: &Entry,
+        after: &Entry,
+    ) -> Result<String> {
+        let mut patch = format!("diff a/{} b/{path}\n", from.unwrap_or(path));
+        let mode = |entry: &Entry| entry.meta().map(|meta| meta.mode);
+        match (mode(before), mode(after)) {
+            (Some(old), Some(new)) if old != new => {
+                patch.push_str(&format!("old mode {old:04o}\nnew mode {new:04o}\n"));
+            }
+            (None, Some(new)) => patch.push_str(&format!("new {} mode {new:04o}\n", after.kind())),
+            (Some(old), None) => {
+                patch.push_str(&format!("deleted {} mode {old:04o}\n", before.kind()))
+            }
+            _ => {}
+        }
+        if let Some(from) = from {
+            patch.push_str(&format!("rename from {from}\nrename to {path}\n"));
+        }
+        if before.same_content(after) {
+            return Ok(patch);
+        }
+        let (Some(old), Some(new)) = (self.countable(before)?, self.countable(after)?) else {
+            patch.push_str("Content is too large to compare by lines\n");
+            return Ok(patch);
+        };
+        if text::is_binary(&old) || text::is_binary(&new) {
+            patch.push_str("Binary files differ\n");
+            return Ok(patch);
+        }
+        let old_name = Some(from.unwrap_or(path)).filter(|_| *before != Entry::Absent);
+        let new_name = Some(path).filter(|_| *after != Entry::Absent);
+        let lines = text::unified(old_name, new_name, &old, &new);
+        patch.push_str(&String::from_utf8_lossy(&lines));
+        Ok(patch)
+    }
+
+    /// Whether anything changed since a moment; stops at the first change it finds.
+    pub fn changed(&mut self, target: Option<&str>) -> Result<bool> {
+        let since = match target {
+            Some(target) => self.moment(target)?.seq,
+            None => self.last_end()?,
+        };
+        if self.between(since, Seq(u64::MAX))?.values().any(differs) {
+            return Ok(true);
+        }
+        self.check_root()?;
+        let table = self.catalog.known_table()?;
+        let survey = survey(&self.roots, &table, &self.filter()?, &SurveyOptions::default())?;
+        if survey.candidates.is_empty() && survey.vanished.is_empty() && survey.units.is_empty() {
+            return Ok(false);
+        }
+        let look = self.examine_survey(survey, &table)?;
+        Ok(look.found.iter().any(|found| {
+            let between =
+                Between { before: found.before.clone(), after: found.after.clone(), from: None };
+            !found.neutral && found.before != Entry::Unknown(Why::NotSeen) && differs(&between)
+        }))
+    }
+
+    /// The end of the last turn; without turns, the beginning.
+    pub(super) fn last_end(&self) -> Result<Seq> {
+        let last = self.turns()?.iter().filter_map(|turn| turn.end_seq).max();
+        match last {
+            Some(seq) => Ok(Seq(seq)),
+            None => self.moment("start").map(|moment| moment.seq),
+        }
+    }
+}
+
+/// What moved is shown once, where it is now.
+pub(super) fn forget_origins(changed: &mut BTreeMap<WorkspacePath, Between>) {
+    let origins: Vec<_> = changed.values().filter_map(|between| between.from.clone()).collect();
+    for origin in origins {
+        changed.remove(&origin);
+    }
+}
+
+/// Whether people would say that something changed: times of directories alone do not count.
+pub(super) fn differs(between: &Between) -> bool {
+    let (before, after) = (&between.before, &between.after);
+    if between.from.is_some() {
+        return true;
+    }
+    if before.is_unknown() && after.is_unknown() {
+        return false;
+    }
+    !before.same_but_time(after)
+}

@@ -1,0 +1,361 @@
+//! The end of a rewind: what stands there now is looked at and recorded.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::known_cache::KnownCache;
+use super::{Workspace, key, unit};
+use crate::apply::Applied;
+use crate::catalog::{Batch, DirectoryUpdate, LocalState, Log};
+use crate::codec::{self, Decoder, Encoder, decode_entry, encode_entry};
+use crate::entry::{Author, Change, Entry, Evidence};
+use crate::error::{Error, Result};
+use crate::fs::Stat;
+use crate::id::{LinkHash, PlanId, Seq, SnapshotId};
+use crate::known::{Known, Listed, Part};
+use crate::look::{Candidate, examine, is_racy};
+use crate::path::WorkspacePath;
+use crate::record::{Kind, Labels};
+use crate::store::Intake;
+
+/// A rewind past its commit point: everything that is needed to finish it.
+pub(super) struct Pending {
+    pub(super) id: PlanId,
+    pub(super) labels: Labels,
+    pub(super) goals: Vec<(WorkspacePath, Entry)>,
+    pub(super) moves: Vec<(WorkspacePath, WorkspacePath)>,
+    pub(super) prepared: Vec<u8>,
+}
+
+impl Workspace {
+    /// What stands at a path; below a symbolic link nothing of ours does.
+    pub(super) fn stat(&self, path: &WorkspacePath) -> Result<Option<Stat>> {
+        match self.roots.lstat(path) {
+            Err(Error::ThroughSymlink(_)) => Ok(None),
+            stat => stat,
+        }
+    }
+
+    pub(super) fn encode_pending(&self, pending: &Pending) -> Vec<u8> {
+        let mut out = Encoder::default();
+        out.fixed(&pending.id.0);
+        let header = self.record(Kind::Rewind, pending.labels.clone());
+        out.bytes(&codec::seal(&header, &LinkHash::ZERO).leaf);
+        out.int(pending.goals.len() as u64);
+        for (path, then) in &pending.goals {
+            out.bytes(path.as_bytes());
+            encode_entry(&mut out, then);
+        }
+        out.int(pending.moves.len() as u64);
+        for (from, to) in &pending.moves {
+            out.bytes(from.as_bytes());
+            out.bytes(to.as_bytes());
+        }
+        out.bytes(&pending.prepared);
+        out.0
+    }
+
+    pub(super) fn decode_pending(&self, bytes: &[u8]) -> Result<Pending> {
+        let decode = || {
+            let mut input = Decoder(bytes);
+            let id = PlanId(input.array()?);
+            let labels = codec::decode_header(input.bytes()?)?.labels;
+            let (mut goals, mut moves) = (Vec::new(), Vec::new());
+            for _ in 0..input.count()? {
+                goals.push((input.path()?, decode_entry(&mut input)?));
+            }
+            for _ in 0..input.count()? {
+                moves.push((input.path()?, input.path()?));
+            }
+            let prepared = input.bytes()?.to_vec();
+            input.end()?;
+            Ok(Pending { id, labels, goals, moves, prepared })
+        };
+        decode().map_err(|source| Error::Record { seq: Seq(0), source })
+    }
+
+    /// The record of a rewind that was applied, what is known from now on, and how many paths
+    /// changed.
+    pub(super) fn ending(&self, pending: &Pending, applied: &Applied) -> Result<(Batch, u64)> {
+        let hold = Some(self.store.hold()?);
+        let mut intake = self.store.intake()?;
+        let mut ending = Ending { tops: self.tops(), ..Ending::default() };
+        let cache = KnownCache::new(&self.catalog)?;
+        for (path, then) in &pending.goals {
+            let was = cache.get(path)?;
+            self.end_goal(&mut ending, path, (was, then), applied, &intake)?;
+        }
+        for (from, to) in &pending.moves {
+            self.end_move(&mut ending, from, to)?;
+        }
+        self.refresh_directories(&mut ending, pending)?;
+        drop(cache);
+        let objects = intake.finish()?;
+        drop(intake);
+        let mut batch = Batch { objects, hold, ..Batch::default() };
+        batch.known = ending.directories.into_values().collect();
+        batch.state.push((key::PENDING_REWIND, None));
+        let changed = ending.own.iter().filter(|change| change.is_visible()).count() as u64;
+        batch.records = self.outcome_records(pending.labels.clone(), ending.own);
+        for (index, record) in batch.records.iter_mut().enumerate() {
+            record.kind = Kind::Rewind;
+            if index > 0 {
+                record.labels.taken_back.clear();
+                record.labels.brought_back.clear();
+                record.labels.redoes = None;
+            }
+        }
+        if !ending.others.is_empty() {
+            batch.records.extend(self.outcome_records(self.meanwhile_labels(), ending.others));
+        }
+        Ok((batch, changed))
+    }
+
+    fn meanwhile_labels(&self) -> Labels {
+        Labels {
+            snapshot: Some(SnapshotId::new(self.now())),
+            action: Some("external".to_owned()),
+            summary: Some("external: changed while a rewind was going on".to_owned()),
+            ..Labels::default()
+        }
+    }
+
+    fn end_goal(
+        &self,
+        ending: &mut Ending,
+        path: &WorkspacePath,
+        (was, then): (Option<Known>, &Entry),
+        applied: &Applied,
+        intake: &Intake<'_>,
+    ) -> Result<()> {
+        let part = was.as_ref().map_or(Part::Ordinary, |was| was.part);
+        let known = self.observe(path, then, was.as_ref(), intake)?;
+        let before = was.map_or(Entry::Absent, |was| was.entry);
+        if let Entry::Repository(_) = known.entry {
+            self.refresh_unit(ending, path, intake)?;
+        } else if matches!(before, Entry::Repository(_)) {
+            ending.forget_below(self, path)?;
+        }
+        if known.entry.is_directory() && !before.is_directory() {
+            // We made it a moment ago, so what it does not hold is known to be absent.
+            let listed = Listed { seq: self.catalog.head()?.seq, time: self.now() };
+            ending.directory(path).listed = Some((listed, None));
+        }
+        if before.is_directory() && !known.entry.is_directory() {
+            ending.directory(path).gone = true;
+        }
+        let after = known.entry.clone();
+        ending.note(path, (after != Entry::Absent).then_some(Known { part, ..known }));
+        if before != after {
+            let unexpected = applied.unexpected.iter().any(|(at, _)| at == path) && after != *then;
+            let (author, evidence) = if unexpected {
+                (Author::Person, Evidence::Outside)
+            } else {
+                (Author::Chronicle, Evidence::Own)
+            };
+            let (path, neutral) = (path.clone(), part == Part::Neutral);
+            let change = Change { path, before, after, from: None, author, evidence, neutral };
+            if unexpected { ending.others.push(change) } else { ending.own.push(change) }
+        }
+        Ok(())
+    }
+
+    /// What stands at a path after the rewind: what we put there if it still looks like it, else
+    /// whatever reading it says.
+    fn observe(
+        &self,
+        path: &WorkspacePath,
+        then: &Entry,
+        was: Option<&Known>,
+        intake: &Intake<'_>,
+    ) -> Result<Known> {
+        let now = self.now();
+        let stat = self.stat(path)?;
+        if let (Entry::Repository(_), Some(_)) = (then, &stat)
+            && let Some((_, known)) = unit::read(&self.roots, path, intake)?
+        {
+            return Ok(known);
+        }
+        if let (Some(stat), Some(meta)) = (&stat, then.meta()) {
+            let signature = stat.signature;
+            let same_size = match then {
+                Entry::File(file) => {
+                    file.size == signature.size && (stat.nlink > 1) == file.link.is_some()
+                }
+                Entry::Symlink(link) => link.target.len() as u64 == signature.size,
+                _ => true,
+            };
+            let same_meta = signature.mtime_ns == meta.mtime_ns
+                && (signature.uid, signature.gid) == (meta.uid, meta.gid)
+                && (signature.mode & 0o7777 == meta.mode || matches!(then, Entry::Symlink(_)));
+            if same_size && same_meta && kind_bits(then) == signature.mode & 0o170_000 {
+                let racy = is_racy(&signature, now);
+                let (entry, part) = (then.clone(), Part::Ordinary);
+                return Ok(Known { entry, signature: Some(signature), racy, part });
+            }
+        }
+        if stat.is_none() {
+            let (entry, part) = (Entry::Absent, Part::Ordinary);
+            return Ok(Known { entry, signature: None, racy: false, part });
+        }
+        let part = Part::Ordinary;
+        let candidate =
+            Candidate { path: path.clone(), stat, was: was.cloned(), part, filtered: false };
+        let mut examined =
+            [(was.cloned(), examine(&self.roots, &candidate, intake, &*self.clock)?)];
+        super::link::group_links(&mut examined, &|_| self.born_ns(path));
+        let [(_, examined)] = examined;
+        Ok(examined.known)
+    }
+
+    /// The files inside a repository's metadata have new signatures; what they say is in its value.
+    fn refresh_unit(
+        &self,
+        ending: &mut Ending,
+        path: &WorkspacePath,
+        intake: &Intake<'_>,
+    ) -> Result<()> {
+        let Some((bundle, _)) = unit::read(&self.roots, path, intake)? else { return Ok(()) };
+        ending.forget_below(self, path)?;
+        for (inner, entry) in unit::expand(path, &bundle)?.0 {
+            let Some(stat) = self.stat(&inner)? else { continue };
+            let racy = is_racy(&stat.signature, self.now());
+            let known =
+                Known { entry, signature: Some(stat.signature), racy, part: Part::Significant };
+            ending.note(&inner, Some(known));
+        }
+        Ok(())
+    }
+
+    /// Everything below a directory that moved away went with it.
+    fn end_below(&self, ending: &mut Ending, path: &WorkspacePath) -> Result<()> {
+        ending.directory(path).gone = true;
+        for (path, known) in self.catalog.known_below(path)? {
+            ending.note(&path, None);
+            if known.entry.is_directory() {
+                ending.directory(&path).gone = true;
+            }
+            if known.part != Part::Significant && !known.entry.is_unknown() {
+                let (before, after) = (known.entry, Entry::Absent);
+                let (author, evidence) = (Author::Chronicle, Evidence::Own);
+                let neutral = known.part == Part::Neutral;
+                ending.own.push(Change {
+                    path,
+                    before,
+                    after,
+                    from: None,
+                    author,
+                    evidence,
+                    neutral,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn end_move(
+        &self,
+        ending: &mut Ending,
+        from: &WorkspacePath,
+        to: &WorkspacePath,
+    ) -> Result<()> {
+        for (path, gone) in [(from, true), (to, false)] {
+            let was = self.catalog.known(path)?;
+            let before = was.as_ref().map_or(Entry::Absent, |was| was.entry.clone());
+            let stat = self.stat(path)?;
+            let after = match stat {
+                None => Entry::Absent,
+                Some(_) => Entry::Unknown(crate::entry::Why::Filtered),
+            };
+            if gone && after == Entry::Absent {
+                self.end_below(ending, path)?;
+            }
+            let known = stat.map(|stat| Known {
+                entry: after.clone(),
+                signature: Some(stat.signature),
+                racy: false,
+                part: Part::Ordinary,
+            });
+            ending.note(path, known);
+            if before != after {
+                let (path, author, evidence) = (path.clone(), Author::Chronicle, Evidence::Own);
+                ending.own.push(Change {
+                    path,
+                    before,
+                    after,
+                    from: None,
+                    author,
+                    evidence,
+                    neutral: false,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Directories whose entries we changed have other signatures than before, and nothing else.
+    fn refresh_directories(&self, ending: &mut Ending, pending: &Pending) -> Result<()> {
+        let goals: BTreeSet<_> = pending.goals.iter().map(|(path, _)| path).collect();
+        let parents: BTreeSet<_> =
+            pending.goals.iter().filter_map(|(path, _)| path.parent()).collect();
+        for path in parents.iter().filter(|path| !goals.contains(path)) {
+            let (Some(known), Some(stat)) = (self.catalog.known(path)?, self.stat(path)?) else {
+                continue;
+            };
+            let same =
+                known.entry.meta().is_some_and(|meta| meta.mtime_ns == stat.signature.mtime_ns);
+            if same && matches!(known.entry, Entry::Directory(_)) {
+                let racy = is_racy(&stat.signature, self.now());
+                ending.note(path, Some(Known { signature: Some(stat.signature), racy, ..known }));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kind_bits(entry: &Entry) -> u32 {
+    match entry {
+        Entry::File(_) => 0o100_000,
+        Entry::Directory(_) | Entry::Repository(_) => 0o040_000,
+        Entry::Symlink(_) => 0o120_000,
+        _ => 0,
+    }
+}
+
+/// What a rewind changed and what is known after it.
+#[derive(Default)]
+struct Ending {
+    tops: Vec<WorkspacePath>,
+    own: Vec<Change>,
+    others: Vec<Change>,
+    directories: BTreeMap<WorkspacePath, DirectoryUpdate>,
+}
+
+impl Ending {
+    fn directory(&mut self, path: &WorkspacePath) -> &mut DirectoryUpdate {
+        self.directories
+            .entry(path.clone())
+            .or_insert_with(|| DirectoryUpdate { path: path.clone(), ..DirectoryUpdate::default() })
+    }
+
+    fn note(&mut self, path: &WorkspacePath, known: Option<Known>) {
+        match path.parent().filter(|_| !self.tops.contains(path)) {
+            Some(parent) => self.directory(&parent).names.push((path.name().to_vec(), known)),
+            None => self.directory(path).own = known,
+        }
+    }
+
+    /// Nothing is known any more of the significant files below a repository's directory, and of
+    /// a directory that moved away.
+    fn forget_below(&mut self, workspace: &Workspace, path: &WorkspacePath) -> Result<()> {
+        let Some(directory) = workspace.catalog.known_directory(path)? else { return Ok(()) };
+        for (name, known) in directory.names {
+            let inner = path.join(&name);
+            if known.entry.is_directory() {
+                self.forget_below(workspace, &inner)?;
+            } else if known.part == Part::Significant {
+                self.note(&inner, None);
+            }
+        }
+        Ok(())
+    }
+}

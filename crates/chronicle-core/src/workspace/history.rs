@@ -1,0 +1,292 @@
+//! Reading the log: snapshots, one file through time, and what is in effect.
+
+use std::collections::HashSet;
+use std::io::Write;
+
+use super::Workspace;
+use super::views::{is_shown, timestamp};
+use crate::catalog::{Batch, Durability, LocalState, Log};
+use crate::codec;
+use crate::entry::{Change, Entry, Why};
+use crate::error::{Context, Error, Result};
+use crate::id::{Seq, SnapshotId};
+use crate::path::WorkspacePath;
+use crate::record::{ChangeRef, Kind, Labels, Record};
+use crate::store::ContentStorage;
+use crate::view::{Iteration, SCHEMA, SnapshotMetadata};
+
+/// Which snapshots to list.
+#[derive(Debug, Clone, Default)]
+pub struct LogQuery {
+    /// Of this turn only.
+    pub turn: Option<u64>,
+    /// Of this session only.
+    pub session: Option<String>,
+    /// That changed this path or something below it.
+    pub path: Option<WorkspacePath>,
+    /// At most so many.
+    pub limit: Option<usize>,
+}
+
+impl Workspace {
+    /// The snapshots that fit a query, newest first.
+    pub fn log(&self, query: &LogQuery) -> Result<Vec<SnapshotMetadata>> {
+        let dead = self.taken_back(None)?;
+        let mut views = Vec::new();
+        for id in self.snapshots_newest_first(query)? {
+            if views.len() >= query.limit.unwrap_or(usize::MAX) {
+                break;
+            }
+            let view = self.metadata_with(&id, &dead, true)?;
+            if shows(&view, query) {
+                views.push(view);
+            }
+        }
+        Ok(views)
+    }
+
+    /// All snapshots, oldest first.
+    pub fn list(&self) -> Result<Vec<SnapshotMetadata>> {
+        let mut all = self.log(&LogQuery::default())?;
+        all.reverse();
+        Ok(all)
+    }
+
+    fn snapshots_newest_first(&self, query: &LogQuery) -> Result<Vec<SnapshotId>> {
+        let mut ids: Vec<(Seq, SnapshotId)> = Vec::new();
+        let mut seen = HashSet::new();
+        let mut add = |record: Record| {
+            let labels = record.labels;
+            let fits = query.turn.is_none_or(|turn| labels.turn == Some(turn))
+                && query
+                    .session
+                    .as_ref()
+                    .is_none_or(|session| labels.session.as_ref() == Some(session));
+            if let Some(id) = labels.snapshot.filter(|_| fits)
+                && seen.insert(id)
+            {
+                ids.push((record.seq, id));
+            }
+        };
+        match &query.path {
+            None => self.for_each_header(Seq(0), &mut |record| {
+                add(record);
+                Ok(true)
+            })?,
+            Some(path) => {
+                let mut seqs = self.catalog.touching(&path.parent().unwrap_or_default())?;
+                seqs.extend(self.catalog.touching_below(path)?);
+                seqs.sort_unstable();
+                seqs.dedup();
+                for seq in seqs {
+                    let record = self.read_record(seq)?;
+                    if record
+                        .changes
+                        .iter()
+                        .any(|change| change.path.is_within(path) && is_shown(change))
+                    {
+                        add(record);
+                    }
+                }
+            }
+        }
+        ids.sort_by(|a, b| b.cmp(a));
+        Ok(ids.into_iter().map(|(_, id)| id).collect())
+    }
+
+    /// One snapshot, by any unique part of its id.
+    pub fn show(&self, id: &str) -> Result<SnapshotMetadata> {
+        let id = self.find_snapshot(id)?;
+        self.metadata_with(&id, &self.taken_back(None)?, true)
+    }
+
+    /// What one snapshot changed, as a unified patch.
+    pub fn show_patch(&self, id: &str) -> Result<String> {
+        let mut patch = String::new();
+        for seq in self.catalog.of_snapshot(&self.find_snapshot(id)?)? {
+            let record = self.read_record(seq)?;
+            if record.kind == Kind::Intent {
+                continue;
+            }
+            for change in record.changes.iter().filter(|change| is_shown(change)) {
+                let from = change.from.as_ref().map(|from| &from.path);
+                patch.push_str(&self.patch(&change.path, from, &change.before, &change.after)?);
+            }
+        }
+        Ok(patch)
+    }
+
+    /// The changes that are not in effect: now, or just after a record.
+    pub(super) fn taken_back(&self, until: Option<Seq>) -> Result<HashSet<ChangeRef>> {
+        let mut dead = HashSet::new();
+        for seq in self.catalog.of_kind(Kind::Rewind)? {
+            if until.is_some_and(|until| seq > until) {
+                break;
+            }
+            let labels = self.read_header(seq)?.labels;
+            dead.extend(labels.taken_back);
+            for at in &labels.brought_back {
+                dead.remove(at);
+            }
+        }
+        Ok(dead)
+    }
+
+    /// Calls back with every change after a moment, in order; intents hold no changes.
+    pub(super) fn for_each_change(
+        &self,
+        mut after: Seq,
+        visit: &mut dyn FnMut(&Record, ChangeRef, Change) -> Result<()>,
+    ) -> Result<()> {
+        loop {
+            let records = self.catalog.read(after, 64)?;
+            let Some(last) = records.last() else { return Ok(()) };
+            after = last.seq;
+            for sealed in &records {
+                let seq = sealed.seq;
+                let mut record = codec::open(&sealed.leaf, &sealed.body)
+                    .map_err(|source| Error::Record { seq, source })?;
+                if record.kind == Kind::Intent {
+                    continue;
+                }
+                for (index, change) in std::mem::take(&mut record.changes).into_iter().enumerate() {
+                    let index = u32::try_from(index).unwrap_or(u32::MAX);
+                    visit(&record, ChangeRef { seq, index }, change)?;
+                }
+            }
+        }
+    }
+
+    /// One file through time, newest first, across renames.
+    pub fn history(&self, path: &WorkspacePath) -> Result<Vec<Iteration>> {
+        let dead = self.taken_back(None)?;
+        let (mut path, mut until) = (path.clone(), Seq(u64::MAX));
+        let mut iterations = Vec::new();
+        loop {
+            let mut moved = None;
+            let mut seqs = self.catalog.touching(&path.parent().unwrap_or_default())?;
+            seqs.retain(|seq| *seq <= until);
+            for seq in seqs.into_iter().rev() {
+                let record = self.read_record(seq)?;
+                for (index, change) in record.changes.iter().enumerate().rev() {
+                    if change.path != path || change.before == change.after {
+                        continue;
+                    }
+                    let index = u32::try_from(index).unwrap_or(u32::MAX);
+                    let live = !dead.contains(&ChangeRef { seq, index });
+                    iterations.push(self.iteration(&record, change, live)?);
+                    if let Some(from) = &change.from {
+                        moved = Some(from.path.clone());
+                    }
+                }
+                if moved.is_some() {
+                    until = Seq(seq.0 - 1);
+                    break;
+                }
+            }
+            match moved {
+                Some(from) => path = from,
+                None => return Ok(iterations),
+            }
+        }
+    }
+
+    fn iteration(&self, record: &Record, change: &Change, live: bool) -> Result<Iteration> {
+        let labels = &record.labels;
+        Ok(Iteration {
+            schema: SCHEMA,
+            snapshot: labels.snapshot.map(|id| id.to_string()).unwrap_or_default(),
+            seq: record.seq.0,
+            timestamp: timestamp(record.time),
+            path: change.path.to_string(),
+            turn: labels.turn,
+            action_summary: labels.summary.clone().unwrap_or_default(),
+            change: self.change_view(change, live)?,
+        })
+    }
+
+    /// What stood at a path at a moment.
+    pub(super) fn entry_at(&self, path: &WorkspacePath, moment: Seq) -> Result<Entry> {
+        let seqs = self.catalog.touching(&path.parent().unwrap_or_default())?;
+        let mut last = None;
+        for seq in seqs {
+            for change in self.read_record(seq)?.changes.into_iter().filter(|c| c.path == *path) {
+                if seq > moment {
+                    let first = change.before == Entry::Unknown(Why::NotSeen);
+                    return Ok(last.unwrap_or(if first { change.after } else { change.before }));
+                }
+                last = Some(change.after);
+            }
+        }
+        Ok(last.unwrap_or(Entry::Absent))
+    }
+
+    /// Writes the content of a file, now or at a moment.
+    pub fn cat(
+        &mut self,
+        path: &WorkspacePath,
+        target: Option<&str>,
+        out: &mut dyn Write,
+    ) -> Result<()> {
+        let moment = match target {
+            Some(target) => self.moment(target)?.seq,
+            None => {
+                self.settle()?;
+                self.catalog.head()?.seq
+            }
+        };
+        match self.entry_at(path, moment)? {
+            Entry::File(file) => {
+                let mut reader = self.objects()?.reader(&file.object)?;
+                std::io::copy(&mut reader, out).at("write", path.as_path()).map(drop)
+            }
+            Entry::Symlink(link) => out.write_all(&link.target).at("write", path.as_path()),
+            other => {
+                Err(Error::UnknownTarget(format!("a file at {path} (it is {})", other.kind())))
+            }
+        }
+    }
+
+    /// Gives a moment a name; tells which moment it is, in words.
+    pub fn pin(&mut self, target: &str, name: &str) -> Result<String> {
+        let reserved = ["start", "now"].contains(&name) || name.contains(':') || name.is_empty();
+        if reserved || super::moment::fits(name, name) {
+            return Err(Error::Usage(format!("{name:?} cannot be the name of a pin")));
+        }
+        let _lock = self.lock(super::PATIENCE)?;
+        let moment = self.moment(target)?;
+        let labels =
+            Labels { name: Some(name.to_owned()), target: Some(moment.seq), ..Labels::default() };
+        let records = vec![self.record(Kind::Pin, labels)];
+        self.commit_batch(Batch { records, ..Batch::default() }, Durability::PowerCut)?;
+        Ok(moment.words)
+    }
+
+    /// Directories and files that filters keep out.
+    pub(super) fn filtered_paths(&self) -> Result<Vec<String>> {
+        let table = self.catalog.known_table()?;
+        let mut paths = Vec::new();
+        let directories: std::collections::BTreeSet<_> =
+            table.rows.keys().chain(table.newer.keys()).collect();
+        for directory in directories {
+            let Some(Ok(view)) = table.row(directory) else { continue };
+            for item in view.names() {
+                let Ok((name, known)) = item else { continue };
+                if known.is_unknown_or_absent()
+                    && known
+                        .to_known()
+                        .is_ok_and(|known| known.entry == Entry::Unknown(Why::Filtered))
+                {
+                    paths.push(directory.join(name).to_string());
+                }
+            }
+        }
+        Ok(paths)
+    }
+}
+
+/// A snapshot with nothing to see is shown only if it is an action somebody announced.
+fn shows(view: &SnapshotMetadata, query: &LogQuery) -> bool {
+    let quiet = ["external", "init", "shell"].contains(&&view.action_type[..]);
+    !view.changes.is_empty() || !quiet || query.turn.is_some() || view.tool.is_some()
+}

@@ -1,0 +1,275 @@
+//! The façade that every face uses: one opened workspace.
+
+mod attribute;
+mod before;
+mod capture;
+mod compare;
+mod finish;
+mod history;
+mod init;
+mod known_cache;
+mod link;
+mod look_around;
+mod moment;
+mod repository_rule;
+mod resolve;
+mod rewind;
+mod roles;
+mod roots;
+mod saved_plan;
+mod search;
+mod sketch;
+mod status;
+mod tasks;
+mod timings;
+mod turns;
+mod unit;
+mod verify;
+mod views;
+
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use capture::{SettleReport, SnapshotRequest};
+pub use compare::DiffRequest;
+pub use history::LogQuery;
+pub use init::{InitOptions, InitReport, Progress};
+pub use rewind::{GitChoice, RewindKind, RewindRequest};
+pub use turns::{RunTicket, TurnRequest};
+
+use crate::apply;
+use crate::catalog::{Batch, Catalog, Durability, LocalState, Log};
+use crate::clock::{Clock, SystemClock};
+use crate::codec::{Decoder, Encoder};
+use crate::error::{Context, Error, Result};
+use crate::filter::{Filter, FilterRules};
+use crate::fs::Roots;
+use crate::home::{Adopted, Home};
+use crate::id::{Time, WorkspaceId};
+use crate::known::{Identity, decode_identity, encode_identity};
+use crate::lock::Lock;
+use crate::objects::Objects;
+use crate::path::WorkspacePath;
+use crate::record::{Head, Kind, Labels, Record};
+use crate::store::LocalStore;
+
+/// How long a command waits for another that is working on the same workspace.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one waits that was told to wait.
+const LONG_PATIENCE: Duration = Duration::from_secs(3600);
+
+/// The keys of this machine's values in the catalog.
+mod key {
+    pub(super) const ROOT_IDENTITY: &str = "root_identity";
+    pub(super) const ACCEPTED_FILTER: &str = "accepted_filter";
+    pub(super) const FURTHER_ROOTS: &str = "further_roots";
+    pub(super) const BASELINE: &str = "baseline";
+    pub(super) const PENDING_REWIND: &str = "pending_rewind";
+}
+
+/// One opened workspace.
+pub struct Workspace {
+    home: Home,
+    id: WorkspaceId,
+    root: PathBuf,
+    roots: Roots,
+    catalog: Catalog,
+    store: LocalStore,
+    objects: OnceCell<Objects>,
+    clock: Box<dyn Clock>,
+}
+
+impl Workspace {
+    /// Opens the nearest workspace at or above a directory.
+    ///
+    /// A rewind that was interrupted is finished or discarded first.
+    pub fn open(home: &Home, directory: &Path) -> Result<Self> {
+        let absolute = std::path::absolute(directory).at("find", directory)?;
+        let real = absolute.canonicalize().unwrap_or(absolute);
+        let adopted = home.find(&real)?.ok_or(Error::NoWorkspace(real))?;
+        let mut workspace = Self::open_adopted(home, &adopted, false)?;
+        workspace.recover()?;
+        Ok(workspace)
+    }
+
+    /// Opens a workspace whose root may be gone: it is written anew.
+    pub fn open_to_recreate(home: &Home, directory: &Path) -> Result<Self> {
+        let absolute = std::path::absolute(directory).at("find", directory)?;
+        let real = absolute.canonicalize().unwrap_or(absolute);
+        let adopted = home.find(&real)?.ok_or(Error::NoWorkspace(real))?;
+        std::fs::create_dir_all(&adopted.root).at("create", &adopted.root)?;
+        Self::open_adopted(home, &adopted, true)
+    }
+
+    fn open_adopted(home: &Home, adopted: &Adopted, new_root: bool) -> Result<Self> {
+        let directory = home.workspace(adopted.id);
+        let catalog = Catalog::open(&directory.join("catalog.db"))?;
+        let further = roots::decode(&catalog.state(key::FURTHER_ROOTS)?.unwrap_or_default());
+        let roots = match Roots::open(&adopted.root, &further) {
+            Err(Error::Io { .. }) if !adopted.root.exists() => {
+                return Err(Error::RootReplaced(adopted.root.clone()));
+            }
+            roots => roots?,
+        };
+        let workspace = Self {
+            home: home.clone(),
+            id: adopted.id,
+            root: adopted.root.clone(),
+            roots,
+            catalog,
+            store: LocalStore::open(&home.store())?,
+            objects: OnceCell::new(),
+            clock: Box::new(SystemClock),
+        };
+        if !new_root {
+            workspace.check_root()?;
+        }
+        Ok(workspace)
+    }
+
+    /// Replaces the clock, for tests.
+    pub fn set_clock(&mut self, clock: Box<dyn Clock>) {
+        self.clock = clock;
+    }
+
+    /// The workspace's directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The workspace's id.
+    pub fn id(&self) -> WorkspaceId {
+        self.id
+    }
+
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.home.workspace(self.id)
+    }
+
+    fn catalog_path(&self) -> PathBuf {
+        self.directory().join("catalog.db")
+    }
+
+    /// All content, for reading from several threads.
+    fn objects(&self) -> Result<&Objects> {
+        if self.objects.get().is_none() {
+            let opened = Objects::open(&self.catalog_path(), &self.home.store())?;
+            let _ = self.objects.set(opened);
+        }
+        Ok(self.objects.get().expect("it was just set"))
+    }
+
+    /// Takes the lock under which the workspace and its history change.
+    fn lock(&self, patience: Duration) -> Result<Lock> {
+        Lock::take(&self.directory().join("lock"), patience)
+    }
+
+    /// Finishes a rewind that was interrupted after its commit point.
+    fn recover(&mut self) -> Result<()> {
+        let staged = self.staging_mark().exists();
+        if !staged && self.catalog.state(key::PENDING_REWIND)?.is_none() {
+            return Ok(());
+        }
+        // Somebody alive may be in the middle of it: then it is his to finish.
+        let Some(lock) = Lock::try_take(&self.directory().join("lock"))? else { return Ok(()) };
+        self.finish_pending()?;
+        self.discard_leftovers()?;
+        drop(lock);
+        Ok(())
+    }
+
+    /// A file that is there while a rewind has things staged, so that nobody has to list the
+    /// workspace to know.
+    fn staging_mark(&self) -> PathBuf {
+        self.directory().join("staging")
+    }
+
+    fn mark_staging(&self) -> Result<()> {
+        let mark = self.staging_mark();
+        std::fs::write(&mark, b"").at("write", &mark)
+    }
+
+    fn unmark_staging(&self) -> Result<()> {
+        match std::fs::remove_file(self.staging_mark()) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).at("remove", self.staging_mark())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what a rewind staged that never reached its commit point; needs the lock.
+    fn discard_leftovers(&self) -> Result<()> {
+        // Whoever passed his commit point is in the catalog, and was finished before this.
+        apply::discard_leftovers(&self.roots, None, &|_| false)?;
+        self.unmark_staging()
+    }
+
+    /// Refuses to work on a root that is not the one that was recorded.
+    fn check_root(&self) -> Result<()> {
+        let found = self.roots.workspace().identity()?;
+        match self.recorded_identity()? {
+            Some(recorded) if recorded != found => Err(Error::RootReplaced(self.root.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    fn recorded_identity(&self) -> Result<Option<Identity>> {
+        let bytes = self.catalog.state(key::ROOT_IDENTITY)?;
+        Ok(bytes.and_then(|bytes| decode_identity(&mut Decoder(&bytes)).ok()))
+    }
+
+    fn identity_bytes(&self) -> Result<Vec<u8>> {
+        let mut out = Encoder::default();
+        encode_identity(&mut out, &self.roots.workspace().identity()?);
+        Ok(out.0)
+    }
+
+    /// The rules in the workspace's own file, if there is one.
+    fn current_rules(&self) -> FilterRules {
+        // Rules that cannot be read exclude nothing: more is captured, never less.
+        FilterRules::read(&self.root).unwrap_or_default()
+    }
+
+    fn accepted_rules(&self) -> Result<FilterRules> {
+        Ok(FilterRules { ignore: self.catalog.state(key::ACCEPTED_FILTER)?.unwrap_or_default() })
+    }
+
+    fn filter(&self) -> Result<Filter> {
+        Ok(Filter::new(
+            &self.root,
+            self.home.path(),
+            &self.accepted_rules()?,
+            &self.current_rules(),
+        ))
+    }
+
+    /// A record of now, without changes and without its place in the log.
+    fn record(&self, kind: Kind, labels: Labels) -> Record {
+        Record {
+            seq: crate::id::Seq(0),
+            workspace: self.id,
+            epoch: self.catalog.epoch(),
+            time: self.now(),
+            kind,
+            labels,
+            changes: Vec::new(),
+        }
+    }
+
+    /// Commits a batch on the present head; the lock makes sure that it is the one looked at.
+    fn commit_batch(&mut self, batch: Batch, durability: Durability) -> Result<Head> {
+        let head = self.catalog.head()?;
+        self.catalog.apply(batch, head, durability)
+    }
+
+    /// What a person's words for a file mean: a path under one of the roots.
+    pub fn path(&self, given: &Path, current_dir: &Path) -> Result<WorkspacePath> {
+        roots::resolve(&self.root, &self.further_roots()?, given, current_dir)
+    }
+}

@@ -1,0 +1,246 @@
+//! What a request means: the moment it goes to, and whose work after it goes.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::Workspace;
+use super::attribute::session_of;
+use super::moment::Moment;
+use super::rewind::{RewindKind, RewindRequest};
+use super::roles::Rule;
+use crate::entry::Author;
+use crate::error::{Error, Result, Stop};
+use crate::id::{Seq, SnapshotId, TransactionId};
+use crate::path::WorkspacePath;
+use crate::record::{ChangeRef, Kind};
+
+/// A request with its words resolved.
+pub(super) struct Resolved {
+    pub(super) action: &'static str,
+    pub(super) moment: Moment,
+    pub(super) rule: Rule,
+    /// Only these paths, besides the ones the request names.
+    pub(super) paths: Option<Vec<WorkspacePath>>,
+    pub(super) redoes: Option<Seq>,
+    pub(super) transaction: Option<TransactionId>,
+}
+
+impl Workspace {
+    pub(super) fn resolve_request(&self, request: &RewindRequest) -> Result<Resolved> {
+        match &request.kind {
+            RewindKind::Rewind { target } => self.resolve_rewind(request, target),
+            RewindKind::Rollback { id } => self.resolve_rollback(request, id),
+            RewindKind::Undo { what } => self.resolve_undo(what.as_deref()),
+            RewindKind::Redo => self.resolve_redo(),
+            RewindKind::Plan { id } => Err(Error::UnknownTarget(id.clone())),
+        }
+    }
+
+    fn resolve_rewind(&self, request: &RewindRequest, target: &str) -> Result<Resolved> {
+        let moment = self.moment(target)?;
+        let sessions = match (&request.session, request.all_sessions) {
+            (Some(session), _) => Some(vec![session.clone()]),
+            (None, true) => None,
+            (None, false) => moment.session.clone().map(|session| vec![session]),
+        };
+        let rule = if request.exact {
+            Rule::Exact
+        } else {
+            Rule::Others { sessions, also: HashSet::new(), take_shared: request.take_shared }
+        };
+        Ok(Resolved {
+            action: "rewind",
+            moment,
+            rule,
+            paths: None,
+            redoes: None,
+            transaction: None,
+        })
+    }
+
+    fn resolve_rollback(&self, request: &RewindRequest, id: &str) -> Result<Resolved> {
+        let snapshot = match self.find_snapshot(id) {
+            Err(Error::UnknownTarget(_)) => return self.resolve_transaction(id),
+            snapshot => snapshot?,
+        };
+        let first = self.first_header(&snapshot)?;
+        if first.kind == Kind::Rewind {
+            return self.resolve_undo(Some(id));
+        }
+        let moment = self.moment(&format!("before:{}", snapshot.hex()))?;
+        let (mut paths, mut also) = (BTreeSet::new(), HashSet::new());
+        for seq in self.catalog.of_snapshot(&snapshot)? {
+            let record = self.read_record(seq)?;
+            for (index, change) in record.changes.iter().enumerate() {
+                paths.insert(change.path.clone());
+                also.insert(ChangeRef { seq, index: u32::try_from(index).unwrap_or(u32::MAX) });
+            }
+        }
+        let rule = if request.exact {
+            Rule::Exact
+        } else {
+            let sessions = Some(vec![session_of(&first.labels)]);
+            Rule::Others { sessions, also, take_shared: request.take_shared }
+        };
+        let paths = Some(paths.into_iter().collect());
+        Ok(Resolved { action: "rollback", moment, rule, paths, redoes: None, transaction: None })
+    }
+
+    fn resolve_transaction(&self, id: &str) -> Result<Resolved> {
+        let id = self.find_transaction(id)?;
+        let (mut start, mut refs) = (Seq(0), HashSet::new());
+        for seq in self.catalog.of_kind(Kind::TransactionStart)? {
+            if self.read_header(seq)?.labels.transaction == Some(id) {
+                start = seq;
+            }
+        }
+        let dead = self.taken_back(None)?;
+        self.for_each_change(start, &mut |record, at, _| {
+            if record.labels.transaction == Some(id) && !dead.contains(&at) {
+                refs.insert(at);
+            }
+            Ok(())
+        })?;
+        let time = self.read_header(start)?.time;
+        let words = format!("just before transaction {}", id.short());
+        let moment = Moment { seq: start, words, session: None, time };
+        let (moment, rule) = self.without(moment, refs)?;
+        let transaction = Some(id);
+        Ok(Resolved { action: "rollback", moment, rule, paths: None, redoes: None, transaction })
+    }
+
+    fn resolve_undo(&self, what: Option<&str>) -> Result<Resolved> {
+        let Some(what) = what else { return self.resolve_bare_undo() };
+        if let Some(number) = what.strip_prefix("turn:") {
+            let moment = self.moment(&format!("before:turn:{number}"))?;
+            let number = self.read_header(moment.seq)?.labels.turn;
+            let refs = self.live_changes_of_turn(number)?;
+            return self.resolve_without(moment, refs);
+        }
+        let snapshot = self.find_snapshot(what)?;
+        let first = self.first_header(&snapshot)?;
+        if first.kind == Kind::Rewind {
+            return self.resolve_bringing_back(first.seq, "undo");
+        }
+        let moment = self.moment(&format!("before:{}", snapshot.hex()))?;
+        let dead = self.taken_back(None)?;
+        let mut refs = HashSet::new();
+        for seq in self.catalog.of_snapshot(&snapshot)? {
+            let record = self.read_record(seq)?;
+            if record.kind == Kind::Intent {
+                continue;
+            }
+            let count = u32::try_from(record.changes.len()).unwrap_or(u32::MAX);
+            let all = (0..count).map(|index| ChangeRef { seq, index });
+            refs.extend(all.filter(|at| !dead.contains(at)));
+        }
+        self.resolve_without(moment, refs)
+    }
+
+    /// The newest agent turn with live changes; without turns, the newest action.
+    fn resolve_bare_undo(&self) -> Result<Resolved> {
+        for turn in self.turns()?.iter().rev() {
+            let refs = self.live_changes_of_turn(Some(turn.number))?;
+            if !refs.is_empty() {
+                let moment = self.moment(&format!("before:turn:{}", turn.number))?;
+                return self.resolve_without(moment, refs);
+            }
+        }
+        let dead = self.taken_back(None)?;
+        let mut newest: Option<SnapshotId> = None;
+        self.for_each_change(self.baseline_end()?, &mut |record, at, change| {
+            let agents = matches!(change.author, Author::Session(_) | Author::Shared(_));
+            if agents && !dead.contains(&at) && change.is_visible() {
+                newest = record.labels.snapshot;
+            }
+            Ok(())
+        })?;
+        match newest {
+            Some(id) => self.resolve_undo(Some(&id.hex())),
+            None => Err(Error::Stopped(Stop::Nothing("undo"))),
+        }
+    }
+
+    fn live_changes_of_turn(&self, number: Option<u64>) -> Result<HashSet<ChangeRef>> {
+        let dead = self.taken_back(None)?;
+        let (mut refs, mut visible) = (HashSet::new(), false);
+        let start =
+            self.turns()?.iter().find(|turn| Some(turn.number) == number).map(|t| t.start_seq);
+        self.for_each_change(Seq(start.unwrap_or(0)), &mut |record, at, change| {
+            let of_turn = record.kind == Kind::Outcome && record.labels.turn == number;
+            if of_turn && change.author != Author::Person && !dead.contains(&at) {
+                visible |= change.is_visible();
+                refs.insert(at);
+            }
+            Ok(())
+        })?;
+        Ok(if visible { refs } else { HashSet::new() })
+    }
+
+    fn resolve_redo(&self) -> Result<Resolved> {
+        let seq = self.redoable()?.pop().ok_or(Error::Stopped(Stop::Nothing("redo")))?;
+        self.resolve_bringing_back(seq, "redo")
+    }
+
+    /// The state in which a rewind had not been: what it took back is in effect again.
+    fn resolve_bringing_back(&self, seq: Seq, action: &'static str) -> Result<Resolved> {
+        let first = self.read_header(seq)?;
+        let snapshot = first.labels.snapshot.ok_or(Error::Stopped(Stop::Nothing("redo")))?;
+        let mut dead = self.taken_back(None)?;
+        for at in &first.labels.taken_back {
+            dead.remove(at);
+        }
+        dead.extend(first.labels.brought_back);
+        let summary = first.labels.summary.unwrap_or_default();
+        let words = format!("just before {} ({summary})", snapshot.short());
+        let seq_before = self.base_for(Seq(seq.0 - 1), &dead)?;
+        let moment = Moment { seq: seq_before, words, session: None, time: first.time };
+        let (rule, redoes) = (Rule::Live { dead }, Some(seq));
+        Ok(Resolved { action, moment, rule, paths: None, redoes, transaction: None })
+    }
+
+    fn resolve_without(&self, moment: Moment, refs: HashSet<ChangeRef>) -> Result<Resolved> {
+        if refs.is_empty() {
+            return Err(Error::Stopped(Stop::Nothing("undo")));
+        }
+        let (moment, rule) = self.without(moment, refs)?;
+        Ok(Resolved { action: "undo", moment, rule, paths: None, redoes: None, transaction: None })
+    }
+
+    /// The rule and the moment that leave everything in effect but these changes.
+    fn without(&self, moment: Moment, refs: HashSet<ChangeRef>) -> Result<(Moment, Rule)> {
+        let mut dead = self.taken_back(None)?;
+        dead.extend(refs);
+        let seq = self.base_for(moment.seq, &dead)?;
+        Ok((Moment { seq, ..moment }, Rule::Live { dead }))
+    }
+
+    /// The last moment up to another one at which just those changes were in effect that shall be.
+    ///
+    /// A rewind since then may have taken back, or brought back, something older; the state must
+    /// then be put together from before that.
+    fn base_for(&self, mut moment: Seq, dead: &HashSet<ChangeRef>) -> Result<Seq> {
+        loop {
+            let then = self.taken_back(Some(moment))?;
+            let differing = then.symmetric_difference(dead).map(|at| at.seq);
+            match differing.filter(|seq| *seq <= moment).min() {
+                Some(seq) => moment = Seq(seq.0 - 1),
+                None => return Ok(moment),
+            }
+        }
+    }
+
+    /// The rewinds that were not redone yet, oldest first: the first record of each.
+    pub(super) fn redoable(&self) -> Result<Vec<Seq>> {
+        let (mut rewinds, mut redone, mut seen) = (Vec::new(), HashSet::new(), HashSet::new());
+        for seq in self.catalog.of_kind(Kind::Rewind)? {
+            let labels = self.read_header(seq)?.labels;
+            redone.extend(labels.redoes);
+            let first = seen.insert(labels.snapshot);
+            if first && labels.action.as_deref() != Some("redo") {
+                rewinds.push(seq);
+            }
+        }
+        rewinds.retain(|seq| !redone.contains(seq));
+        Ok(rewinds)
+    }
+}

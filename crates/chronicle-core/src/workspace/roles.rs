@@ -1,0 +1,121 @@
+//! Which changes after a moment stay and which go; pure.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use crate::entry::{Author, Change, Evidence};
+use crate::path::WorkspacePath;
+use crate::plan::{PastChange, Role};
+use crate::record::{ChangeRef, Kind, Record};
+
+/// Which changes after the moment stay.
+pub(super) enum Rule {
+    /// None.
+    Exact,
+    /// What people and other sessions did. `sessions`: whose work goes; `None`: all agents'.
+    Others { sessions: Option<Vec<String>>, also: HashSet<ChangeRef>, take_shared: bool },
+    /// Everything that is to be in effect: all but these.
+    Live { dead: HashSet<ChangeRef> },
+}
+
+/// The changes after a moment with their roles.
+#[derive(Default)]
+pub(super) struct Gathered {
+    pub(super) changes: Vec<PastChange>,
+    /// Live changes that stay.
+    pub(super) kept: Vec<(ChangeRef, WorkspacePath)>,
+    /// Live changes that go.
+    pub(super) dropped: Vec<(ChangeRef, WorkspacePath)>,
+    /// Changes that stay because nobody knows whose they are.
+    pub(super) shared: Vec<(WorkspacePath, Vec<String>)>,
+    /// The sessions whose live work goes.
+    pub(super) hit: BTreeSet<String>,
+}
+
+impl Gathered {
+    pub(super) fn add(
+        &mut self,
+        rule: &Rule,
+        record: &Record,
+        at: ChangeRef,
+        change: Change,
+        dead: bool,
+    ) {
+        let own = record.kind == Kind::Rewind || change.author == Author::Chronicle;
+        let keep = match rule {
+            Rule::Exact => false,
+            // A rewind is what it took back and brought back. One that names neither (hunks, what
+            // stayed in conflict) is an edit like any other.
+            Rule::Live { .. } if own => is_edit(record),
+            Rule::Live { dead } => !dead.contains(&at),
+            Rule::Others { .. } if dead || own => false,
+            Rule::Others { sessions, also, take_shared } => {
+                !also.contains(&at) && self.keeps(sessions.as_deref(), *take_shared, &change)
+            }
+        };
+        if keep && !dead && !own {
+            self.kept.push((at, change.path.clone()));
+        }
+        if !keep && !dead && !own {
+            if let Author::Session(session) = &change.author {
+                self.hit.insert(session.clone());
+            }
+            self.dropped.push((at, change.path.clone()));
+        }
+        let role = if keep { Role::Keep } else { Role::Drop };
+        self.changes.push(PastChange { at, change, role });
+    }
+
+    /// Every move: where something is, and where it was.
+    pub(super) fn moved(&self) -> Vec<(WorkspacePath, WorkspacePath)> {
+        let pair = |past: &PastChange| {
+            Some((past.change.path.clone(), past.change.from.as_ref()?.path.clone()))
+        };
+        self.changes.iter().filter_map(pair).collect()
+    }
+
+    /// Drops kept changes that were undone by hand: where a path came back to what stood there
+    /// before them (a stash and its pop, a branch and back), they are nobody's work any more.
+    pub(super) fn cancel_round_trips(&mut self) {
+        let mut by_path: HashMap<&WorkspacePath, Vec<usize>> = HashMap::new();
+        let mut cancelled = Vec::new();
+        for (index, past) in self.changes.iter().enumerate() {
+            let earlier = by_path.entry(&past.change.path).or_default();
+            if past.change.evidence == Evidence::Returned {
+                let came_back =
+                    |at: &usize| self.changes[*at].change.before.same_but_time(&past.change.after);
+                if let Some(start) = earlier.iter().rposition(came_back) {
+                    cancelled.extend(earlier.drain(start..));
+                }
+            }
+            earlier.push(index);
+        }
+        for index in cancelled {
+            self.changes[index].role = Role::Drop;
+        }
+    }
+
+    fn keeps(&mut self, sessions: Option<&[String]>, take_shared: bool, change: &Change) -> bool {
+        let taken = |key: &String| sessions.is_none_or(|sessions| sessions.contains(key));
+        match &change.author {
+            Author::Person => true,
+            Author::Chronicle => false,
+            Author::Session(session) => !taken(session),
+            Author::Shared(keys) => {
+                let concerns = keys.iter().any(taken);
+                if concerns && !take_shared && change.is_visible() {
+                    self.shared.push((change.path.clone(), keys.clone()));
+                }
+                !(concerns && take_shared)
+            }
+        }
+    }
+}
+
+/// Whether a rewind changed something without taking back or bringing back whole changes.
+fn is_edit(record: &Record) -> bool {
+    let labels = &record.labels;
+    record.kind == Kind::Rewind
+        && labels.redoes.is_none()
+        && labels.taken_back.is_empty()
+        && labels.brought_back.is_empty()
+}

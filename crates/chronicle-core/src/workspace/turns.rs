@@ -1,0 +1,369 @@
+//! Turns, transactions and runs: what groups actions.
+
+use std::path::PathBuf;
+
+use super::attribute::session_of;
+use super::views::timestamp;
+use super::{PATIENCE, Workspace};
+use crate::catalog::{Batch, Durability, Log, Open};
+use crate::codec;
+use crate::error::{Error, Result, Stop};
+use crate::home::private_directory;
+use crate::id::{Seq, SnapshotId, TransactionId};
+use crate::lock::Lock;
+use crate::record::{Kind, Labels, Record};
+use crate::view::{SCHEMA, SnapshotMetadata, Transaction, TurnView};
+
+/// The session of commands that `chronicle run` started outside a turn.
+const RUN_SESSION: &str = "run";
+
+/// Names a turn.
+#[derive(Debug, Clone, Default)]
+pub struct TurnRequest {
+    /// The agent's own name for the turn.
+    pub key: Option<String>,
+    /// The session's key.
+    pub session: Option<String>,
+    /// The prompt; its first line is kept.
+    pub prompt: Option<String>,
+    /// Which agent.
+    pub agent: Option<String>,
+}
+
+/// A command that is running; give it back when it has ended.
+#[must_use = "a run that never ends stays open"]
+#[derive(Debug)]
+pub struct RunTicket {
+    snapshot: SnapshotId,
+    turn: Option<TurnRequest>,
+    /// Held for as long as the command runs, so that others see that it does.
+    alive: Lock,
+}
+
+impl Workspace {
+    /// Starts a turn, after recording what was done before it.
+    pub fn turn_start(&mut self, request: &TurnRequest) -> Result<TurnView> {
+        let _lock = self.lock(PATIENCE)?;
+        self.turn_start_locked(request)
+    }
+
+    fn turn_start_locked(&mut self, request: &TurnRequest) -> Result<TurnView> {
+        let same = |turn: &Labels| turn.session == request.session && turn.turn_key == request.key;
+        let open = self.open_turns()?;
+        if request.key.is_some()
+            && let Some(turn) = open.iter().find(|turn| same(turn))
+        {
+            return self.turn_view(turn.turn.unwrap_or(0));
+        }
+        self.settle_locked()?;
+        let mut batch = Batch::default();
+        // A session has one turn at a time: its next prompt ends the one before.
+        for turn in open.iter().filter(|turn| turn.session == request.session) {
+            self.add_turn_end(&mut batch, turn);
+        }
+        let number = self.last_turn()?.map_or(0, |labels| labels.turn.unwrap_or(0)) + 1;
+        let labels = Labels {
+            turn: Some(number),
+            turn_key: request.key.clone(),
+            session: request.session.clone(),
+            agent: request.agent.clone(),
+            prompt: request.prompt.as_deref().map(first_line),
+            ..Labels::default()
+        };
+        batch.opens.push((Open::Turn, number.to_be_bytes().to_vec(), batch.records.len()));
+        batch.records.push(self.record(Kind::TurnStart, labels));
+        self.commit_batch(batch, Durability::PowerCut)?;
+        self.turn_view(number)
+    }
+
+    /// Ends a turn, after recording what was done in it.
+    pub fn turn_end(&mut self, request: &TurnRequest) -> Result<TurnView> {
+        let _lock = self.lock(PATIENCE)?;
+        self.turn_end_locked(request)
+    }
+
+    fn turn_end_locked(&mut self, request: &TurnRequest) -> Result<TurnView> {
+        let fits = |turn: &&Labels| {
+            let same =
+                |given: &Option<String>, has: &Option<String>| given.is_none() || given == has;
+            same(&request.session, &turn.session) && same(&request.key, &turn.turn_key)
+        };
+        let open = self.open_turns()?;
+        let Some(turn) = open.iter().rev().find(fits) else {
+            return self.already_ended(request);
+        };
+        self.settle_locked()?;
+        let mut batch = Batch::default();
+        self.add_turn_end(&mut batch, turn);
+        self.commit_batch(batch, Durability::PowerCut)?;
+        self.turn_view(turn.turn.unwrap_or(0))
+    }
+
+    /// Ending a turn twice is no mistake; ending one that never was is.
+    fn already_ended(&self, request: &TurnRequest) -> Result<TurnView> {
+        let ended = self.turns()?.into_iter().rev().find(|turn| {
+            request.key.is_some() && turn.key == request.key && turn.session == request.session
+        });
+        ended.ok_or_else(|| {
+            let key = request.key.as_deref().unwrap_or("");
+            Error::UnknownTarget(format!("open turn {key}").trim_end().to_owned())
+        })
+    }
+
+    fn add_turn_end(&self, batch: &mut Batch, turn: &Labels) {
+        let labels = Labels { prompt: None, ..turn.clone() };
+        let number = turn.turn.unwrap_or(0);
+        batch.records.push(self.record(Kind::TurnEnd, labels));
+        batch.closes.push((Open::Turn, number.to_be_bytes().to_vec()));
+    }
+
+    /// The labels of the turns that are open, oldest first.
+    pub(super) fn open_turns(&self) -> Result<Vec<Labels>> {
+        let open = self.catalog.open_things(Open::Turn)?;
+        open.iter().map(|(_, seq)| Ok(self.read_header(*seq)?.labels)).collect()
+    }
+
+    /// The header of one record, without its changes.
+    pub(super) fn read_header(&self, seq: Seq) -> Result<Record> {
+        let sealed = self
+            .catalog
+            .record(seq)?
+            .ok_or_else(|| Error::Tampered { seq, why: "the record is missing".to_owned() })?;
+        codec::decode_header(&sealed.leaf).map_err(|source| Error::Record { seq, source })
+    }
+
+    fn last_turn(&self) -> Result<Option<Labels>> {
+        let starts = self.catalog.of_kind(Kind::TurnStart)?;
+        starts.last().map(|seq| Ok(self.read_header(*seq)?.labels)).transpose()
+    }
+
+    fn turn_view(&self, number: u64) -> Result<TurnView> {
+        let turn = self.turns()?.into_iter().find(|turn| turn.number == number);
+        turn.ok_or_else(|| Error::UnknownTarget(format!("turn:{number}")))
+    }
+
+    /// All turns, oldest first.
+    pub fn turns(&self) -> Result<Vec<TurnView>> {
+        let mut turns: Vec<TurnView> = Vec::new();
+        for seq in self.catalog.of_kind(Kind::TurnStart)? {
+            let record = self.read_header(seq)?;
+            turns.push(TurnView {
+                number: record.labels.turn.unwrap_or(0),
+                key: record.labels.turn_key,
+                session: record.labels.session,
+                prompt: record.labels.prompt,
+                started_at: timestamp(record.time),
+                ended_at: None,
+                start_seq: seq.0,
+                end_seq: None,
+            });
+        }
+        for seq in self.catalog.of_kind(Kind::TurnEnd)? {
+            let record = self.read_header(seq)?;
+            let number = record.labels.turn.unwrap_or(0);
+            if let Some(turn) = turns.iter_mut().find(|turn| turn.number == number) {
+                turn.ended_at = Some(timestamp(record.time));
+                turn.end_seq = Some(seq.0);
+            }
+        }
+        Ok(turns)
+    }
+
+    /// Starts a transaction: what is done from now on is one.
+    pub fn begin(&mut self) -> Result<Transaction> {
+        let _lock = self.lock(PATIENCE)?;
+        if let Some(active) = self.active_transaction()? {
+            return Err(Error::Stopped(Stop::ActiveTransaction(active.short())));
+        }
+        self.settle_locked()?;
+        let id = TransactionId::new(self.now());
+        let mut labels = Labels { transaction: Some(id), ..Labels::default() };
+        self.join_turn(&mut labels)?;
+        let mut batch = Batch::default();
+        batch.opens.push((Open::Transaction, id.0.to_vec(), 0));
+        batch.records.push(self.record(Kind::TransactionStart, labels));
+        self.commit_batch(batch, Durability::PowerCut)?;
+        self.transaction(&id)
+    }
+
+    /// Ends a transaction and keeps what was done in it.
+    pub fn commit(&mut self, id: Option<&str>) -> Result<Transaction> {
+        let _lock = self.lock(PATIENCE)?;
+        let active = self.active_transaction()?;
+        let id = match id {
+            Some(text) => self.find_transaction(text)?,
+            None => active.ok_or(Error::Stopped(Stop::Nothing("commit")))?,
+        };
+        if active != Some(id) {
+            return self.transaction(&id);
+        }
+        self.settle_locked()?;
+        self.end_transaction(id, false)?;
+        self.transaction(&id)
+    }
+
+    pub(super) fn end_transaction(&mut self, id: TransactionId, rolled_back: bool) -> Result<()> {
+        let labels = Labels { transaction: Some(id), rolled_back, ..Labels::default() };
+        let mut batch = Batch::default();
+        batch.records.push(self.record(Kind::TransactionEnd, labels));
+        batch.closes.push((Open::Transaction, id.0.to_vec()));
+        self.commit_batch(batch, Durability::PowerCut).map(drop)
+    }
+
+    pub(super) fn active_transaction(&self) -> Result<Option<TransactionId>> {
+        let open = self.catalog.open_things(Open::Transaction)?;
+        Ok(open.first().and_then(|(id, _)| TransactionId::from_slice(id)))
+    }
+
+    pub(super) fn active_transaction_labels(&self) -> Result<Option<Labels>> {
+        let open = self.catalog.open_things(Open::Transaction)?;
+        open.first().map(|(_, seq)| Ok(self.read_header(*seq)?.labels)).transpose()
+    }
+
+    /// The transaction that a part of an id names.
+    pub(super) fn find_transaction(&self, text: &str) -> Result<TransactionId> {
+        let mut fits = Vec::new();
+        for seq in self.catalog.of_kind(Kind::TransactionStart)? {
+            let id = self.read_header(seq)?.labels.transaction;
+            fits.extend(id.filter(|id| super::moment::fits(&id.hex(), text)));
+        }
+        match fits[..] {
+            [id] => Ok(id),
+            [] => Err(Error::UnknownTarget(text.to_owned())),
+            _ => Err(Error::Ambiguous {
+                given: text.to_owned(),
+                candidates: fits.iter().map(TransactionId::short).collect(),
+            }),
+        }
+    }
+
+    /// A transaction with its snapshots.
+    pub fn transaction(&self, id: &TransactionId) -> Result<Transaction> {
+        let mut view = Transaction {
+            schema: SCHEMA,
+            id: id.to_string(),
+            status: "active".to_owned(),
+            started_at: String::new(),
+            finished_at: None,
+            snapshots: Vec::new(),
+        };
+        let mut after = Seq(0);
+        for seq in self.catalog.of_kind(Kind::TransactionStart)? {
+            let record = self.read_header(seq)?;
+            if record.labels.transaction == Some(*id) {
+                view.started_at = timestamp(record.time);
+                after = seq;
+            }
+        }
+        let mut snapshots = Vec::new();
+        self.for_each_header(after, &mut |record| {
+            if record.labels.transaction != Some(*id) {
+                return Ok(true);
+            }
+            if record.kind == Kind::TransactionEnd {
+                let rolled_back = record.labels.rolled_back;
+                view.status = if rolled_back { "rolled_back" } else { "committed" }.to_owned();
+                view.finished_at = Some(timestamp(record.time));
+                return Ok(false);
+            }
+            snapshots.extend(record.labels.snapshot.map(|id| id.to_string()));
+            Ok(true)
+        })?;
+        snapshots.dedup();
+        view.snapshots = snapshots;
+        Ok(view)
+    }
+
+    /// Announces a command of which nobody knows what it will touch.
+    ///
+    /// Outside a turn, the run is a turn of its own.
+    pub fn run_start(&mut self, summary: &str) -> Result<RunTicket> {
+        let _lock = self.lock(PATIENCE)?;
+        let turn = match &self.open_turns()?[..] {
+            [_] => {
+                self.settle_locked()?;
+                None
+            }
+            _ => {
+                let id = SnapshotId::new(self.now());
+                let request = TurnRequest {
+                    key: Some(format!("run-{}", id.short())),
+                    session: Some(RUN_SESSION.to_owned()),
+                    prompt: Some(summary.to_owned()),
+                    agent: None,
+                };
+                self.turn_start_locked(&request)?;
+                Some(request)
+            }
+        };
+        let snapshot = SnapshotId::new(self.now());
+        let mut labels = Labels {
+            snapshot: Some(snapshot),
+            action: Some("shell".to_owned()),
+            summary: Some(format!("shell: {summary}")),
+            tool: Some("run".to_owned()),
+            session: turn.as_ref().and_then(|turn| turn.session.clone()),
+            turn_key: turn.as_ref().and_then(|turn| turn.key.clone()),
+            transaction: self.active_transaction()?,
+            ..Labels::default()
+        };
+        self.join_turn(&mut labels)?;
+        labels.session = Some(session_of(&labels));
+        let alive = Lock::take(&self.call_file(&snapshot)?, PATIENCE)?;
+        let mut batch = Batch::default();
+        batch.opens.push((Open::Intent, snapshot.0.to_vec(), 0));
+        batch.records.push(self.record(Kind::Intent, labels));
+        self.commit_batch(batch, Durability::PowerCut)?;
+        Ok(RunTicket { snapshot, turn, alive })
+    }
+
+    /// Records everything that a command did, as one snapshot.
+    pub fn run_end(&mut self, ticket: RunTicket) -> Result<SnapshotMetadata> {
+        let _lock = self.lock(PATIENCE)?;
+        drop(ticket.alive);
+        let _ = std::fs::remove_file(self.call_file(&ticket.snapshot)?);
+        self.settle_locked()?;
+        if let Some(turn) = &ticket.turn {
+            self.turn_end_locked(turn)?;
+        }
+        self.metadata(&ticket.snapshot)
+    }
+
+    /// The file whose lock says that a call still runs.
+    fn call_file(&self, id: &SnapshotId) -> Result<PathBuf> {
+        let calls = self.directory().join("calls");
+        private_directory(&calls)?;
+        Ok(calls.join(id.hex()))
+    }
+
+    /// Whether the process that announced a call still runs it.
+    pub(super) fn call_is_alive(&self, id: &SnapshotId) -> Result<bool> {
+        let file = self.directory().join("calls").join(id.hex());
+        Ok(file.exists() && Lock::try_take(&file)?.is_none())
+    }
+
+    /// Calls back with the header of every record after a position until told to stop.
+    pub(super) fn for_each_header(
+        &self,
+        mut after: Seq,
+        visit: &mut dyn FnMut(Record) -> Result<bool>,
+    ) -> Result<()> {
+        loop {
+            let records = self.catalog.read(after, 256)?;
+            let Some(last) = records.last() else { return Ok(()) };
+            after = last.seq;
+            for sealed in &records {
+                let seq = sealed.seq;
+                let header = codec::decode_header(&sealed.leaf)
+                    .map_err(|source| Error::Record { seq, source })?;
+                if !visit(header)? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+fn first_line(prompt: &str) -> String {
+    prompt.lines().next().unwrap_or("").chars().take(500).collect()
+}

@@ -1,0 +1,5 @@
+//! The library through its public face, on real directories: one module per job.
+#![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)]
+
+mod property;
+mod store;

@@ -1,1 +1,91 @@
-fn main(){}
+//! The `chronicle` command: words in, the library's answers out.
+
+mod cli;
+mod commands;
+mod demo;
+mod environment;
+mod error;
+mod fast;
+mod reference;
+mod render;
+mod run;
+mod ui;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Global, Verb};
+use crate::commands::Invocation;
+use crate::error::{CommandError, Outcome};
+use crate::ui::{Ui, say};
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let Some(status) = hidden(&arguments) {
+        return status.into();
+    }
+    let (global, verb) = match parse(&arguments) {
+        Ok(parsed) => parsed,
+        Err(error) => return refuse(&error, &arguments).into(),
+    };
+    let json = global.json;
+    match execute(&global, verb) {
+        Ok(status) => status.into(),
+        Err(error) => {
+            say(&if json { error.json() } else { error.text() });
+            error.kind.exit().into()
+        }
+    }
+}
+
+/// What this program calls itself for, and what the documentation is made with: no part of the
+/// contract, so not among the verbs.
+fn hidden(arguments: &[OsString]) -> Option<u8> {
+    match arguments.first()?.to_str()? {
+        run::SESSION => Some(run::session(&arguments[1..])),
+        run::STAGE => Some(run::stage(&arguments[1..])),
+        reference::VERB => {
+            let mut ui = Ui::new(false);
+            ui.print(&reference::text());
+            Some(u8::from(ui.finish().is_err()))
+        }
+        _ => None,
+    }
+}
+
+/// Reads the command line: by hand for what agents call before every action, by clap for the rest.
+fn parse(arguments: &[OsString]) -> Result<(Global, Verb), clap::Error> {
+    if let Some(parsed) = fast::parse(arguments) {
+        return Ok(parsed);
+    }
+    let name = OsString::from("chronicle");
+    let Cli { global, verb } = Cli::try_parse_from(std::iter::once(&name).chain(arguments))?;
+    Ok((global, verb))
+}
+
+/// Says why the command line makes no sense, or prints the help that was asked for.
+fn refuse(error: &clap::Error, arguments: &[OsString]) -> u8 {
+    if error.use_stderr() && arguments.iter().any(|argument| argument == "--json") {
+        let message = error.to_string();
+        let message = message.trim().trim_start_matches("error: ");
+        say(&CommandError::usage(message).hinted("See: chronicle --help").json());
+    } else if error.print().is_err() {
+        return 1;
+    }
+    u8::try_from(error.exit_code()).unwrap_or(2)
+}
+
+fn execute(global: &Global, verb: Verb) -> Outcome {
+    let mut invocation = Invocation::new(global);
+    let outcome = if environment::is_off() && verb.changes_something() {
+        commands::do_nothing(&mut invocation, verb)
+    } else {
+        commands::execute(&mut invocation, verb)
+    };
+    match (outcome, invocation.ui.finish()) {
+        (Ok(_), Err(error)) => Err(error),
+        (outcome, _) => outcome,
+    }
+}

@@ -1,0 +1,462 @@
+//! The command line as types: every verb, option and help text, and nothing that acts.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// What stands below the list of verbs.
+const AFTER_HELP: &str = "\
+    A TARGET names a moment: a snapshot id (just before its action), turn:N (just after turn N; \
+    turn:-1 is the last that ended), start, seq:N, a time (2h, 30m, RFC 3339) or a pin; before:X \
+    and after:X say it outright.\n\n\
+    Exit status: 0 done, 1 failed, 2 usage, 3 stopped with nothing changed, 4 done except the \
+    listed paths, 10 no workspace, 11 busy, 12 verification failed, 125 run itself failed, 130 \
+    cancelled. For changed and grep 1 is an answer, and failing is 5.\n\n\
+    Environment: CHRONICLE_HOME (where history lies, ~/.chronicle), CHRONICLE=off (changing \
+    commands do nothing), NO_COLOR.";
+
+/// See, search, prove and take back whatever agents do to a workspace
+#[derive(Debug, Parser)]
+#[command(
+    name = "chronicle",
+    version,
+    max_term_width = 100,
+    after_help = AFTER_HELP
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What every verb takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub(crate) struct Global {
+    /// Work in the workspace that holds this directory, as if started there
+    #[arg(short = 'C', value_name = "DIR", global = true, display_order = 90)]
+    pub(crate) directory: Option<PathBuf>,
+    /// Print JSON: one object, or one per line for log, history and grep
+    #[arg(long, global = true, display_order = 91)]
+    pub(crate) json: bool,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    Init(InitArgs),
+    /// Show what changed since the last turn, and how the workspace is protected
+    Status,
+    Snapshot(SnapshotArgs),
+    /// Record what changed since the last look
+    Settle,
+    /// Open or close a turn of the conversation
+    #[command(subcommand)]
+    Turn(TurnVerb),
+    /// Open a transaction: several actions as one
+    Begin,
+    Commit(CommitArgs),
+    Rollback(RollbackArgs),
+    Run(RunArgs),
+    Log(LogArgs),
+    Show(ShowArgs),
+    Diff(DiffArgs),
+    Changed(ChangedArgs),
+    Rewind(RewindArgs),
+    Undo(UndoArgs),
+    Redo(RedoArgs),
+    History(HistoryArgs),
+    Cat(CatArgs),
+    Grep(GrepArgs),
+    Pin(PinArgs),
+    Verify(VerifyArgs),
+    /// Show or accept the workspace's settings
+    #[command(subcommand)]
+    Config(ConfigVerb),
+    /// Protect files and directories outside the workspace too
+    #[command(subcommand)]
+    Roots(RootsVerb),
+    Demo(DemoArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+}
+
+/// Adopt a directory: everything below it can be taken back from now on
+///
+/// Nothing is written into the directory. Interrupted, it goes on where it stopped. Without DIR it
+/// is the directory given by -C, else the top of the repository around the current directory, else
+/// the current directory.
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// The directory to adopt
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Save the present state of paths before an action changes them
+///
+/// Prints the snapshot's id. What happens to the paths belongs to this action until the next
+/// settle.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub(crate) struct SnapshotArgs {
+    /// What is about to happen: write_file, delete_file, move_file, copy_file, make_dir, chmod, ...
+    #[arg(long, value_name = "TYPE", required = true)]
+    pub(crate) action: String,
+    /// A path that is about to change; may be given several times
+    #[arg(long = "path", value_name = "P", allow_hyphen_values = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Where it is about to be moved or copied to
+    #[arg(long, value_name = "P2", allow_hyphen_values = true)]
+    pub(crate) to: Option<PathBuf>,
+    /// The action in words; made from the type and the path otherwise
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
+    pub(crate) summary: Option<String>,
+    /// The agent's own name for the turn
+    #[arg(long, value_name = "K", allow_hyphen_values = true)]
+    pub(crate) turn_key: Option<String>,
+    /// The conversation
+    #[arg(long, value_name = "K", allow_hyphen_values = true)]
+    pub(crate) session: Option<String>,
+    /// The transaction it belongs to
+    #[arg(long, value_name = "ID")]
+    pub(crate) transaction: Option<String>,
+    /// The agent
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    pub(crate) agent: Option<String>,
+    /// The agent's tool
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    pub(crate) tool: Option<String>,
+    /// The agent's own name for the call
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
+    pub(crate) call_id: Option<String>,
+}
+
+/// What can be said about a turn.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TurnVerb {
+    /// Look first, so that earlier changes are not the agent's, then open a turn
+    Start(TurnArgs),
+    /// Record what changed and close the turn
+    End(TurnArgs),
+}
+
+/// Which turn.
+#[derive(Debug, Args)]
+pub(crate) struct TurnArgs {
+    /// The agent's own name for the turn
+    #[arg(long, value_name = "K", allow_hyphen_values = true)]
+    pub(crate) key: Option<String>,
+    /// The conversation
+    #[arg(long, value_name = "K", allow_hyphen_values = true)]
+    pub(crate) session: Option<String>,
+    /// What the person asked; its first line is kept
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<String>,
+    /// The agent
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    pub(crate) agent: Option<String>,
+}
+
+/// Close a transaction and keep what it did
+#[derive(Debug, Args)]
+pub(crate) struct CommitArgs {
+    /// The transaction; the active one if it is not named
+    pub(crate) id: Option<String>,
+}
+
+/// Bring one snapshot's files, or a whole transaction, back to before it
+#[derive(Debug, Args)]
+pub(crate) struct RollbackArgs {
+    /// A snapshot or a transaction
+    #[arg(required_unless_present = "plan")]
+    pub(crate) id: Option<String>,
+    /// Only these paths
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) options: TakingBackArgs,
+}
+
+/// Run a command and record everything it did as one snapshot
+///
+/// The command gets a terminal of its own, so that it cannot type into yours. Its exit status,
+/// signals and job control pass through. Outside a turn, a run is a turn of its own.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// What it is for; the command itself otherwise
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
+    pub(crate) summary: Option<String>,
+    /// The command and its arguments
+    #[arg(
+        value_name = "CMD",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// List the snapshots, newest first, grouped by turn
+#[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    /// Only this turn
+    #[arg(long, value_name = "N")]
+    pub(crate) turn: Option<u64>,
+    /// Only this conversation
+    #[arg(long, value_name = "K", allow_hyphen_values = true)]
+    pub(crate) session: Option<String>,
+    /// Only what touched this path, or anything below it
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    pub(crate) path: Option<PathBuf>,
+    /// At most this many
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+}
+
+/// Show one snapshot and what it changed
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The snapshot
+    pub(crate) id: String,
+    /// Show the lines too
+    #[arg(long)]
+    pub(crate) patch: bool,
+}
+
+/// Compare two moments, or a moment with the present
+///
+/// Without a TARGET: since the last turn ended. A word that names a moment is a TARGET, any other
+/// word is a PATH; after -- all are paths.
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// Up to two moments, then paths
+    #[arg(value_name = "TARGET|PATH")]
+    pub(crate) words: Vec<OsString>,
+    /// A line per file with its added and removed lines (the default)
+    #[arg(long, conflicts_with_all = ["patch", "name_only"])]
+    pub(crate) stat: bool,
+    /// The changed lines themselves
+    #[arg(long, conflicts_with = "name_only")]
+    pub(crate) patch: bool,
+    /// Only the names
+    #[arg(long)]
+    pub(crate) name_only: bool,
+    /// Only these paths
+    #[arg(value_name = "PATH", last = true)]
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+/// Tell whether anything changed: exit 0 if nothing did, 1 if something did
+#[derive(Debug, Args)]
+pub(crate) struct ChangedArgs {
+    /// Since this moment; since the last turn ended otherwise
+    pub(crate) target: Option<String>,
+}
+
+/// What the commands that take back have in common.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TakingBackArgs {
+    /// Print the plan and its id, change nothing
+    #[arg(long, conflicts_with = "plan")]
+    pub(crate) dry_run: bool,
+    /// Apply exactly this plan of an earlier dry run
+    #[arg(long, value_name = "ID")]
+    pub(crate) plan: Option<String>,
+    /// What to do where kept work and the target both changed the same thing
+    #[arg(long, value_enum, value_name = "WAY", default_value_t = ConflictWay::Stop)]
+    pub(crate) on_conflict: ConflictWay,
+    /// What to do with changes that several could have made
+    #[arg(long, value_enum, value_name = "WAY", default_value_t = SharedWay::Keep)]
+    pub(crate) shared: SharedWay,
+    /// What to do with repositories when it is not clear
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub(crate) git: Option<GitWay>,
+    /// Only these hunks of a file, numbered as in diff --patch, from 1
+    #[arg(long = "hunk", value_name = "PATH:N[,N]", allow_hyphen_values = true)]
+    pub(crate) hunks: Vec<OsString>,
+    /// Give restored files the present time, so that builds see them as new
+    #[arg(long)]
+    pub(crate) touch: bool,
+    /// Wait while the workspace is busy
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// How a conflict is decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConflictWay {
+    /// Stop before the first change
+    Stop,
+    /// Keep the work that is there
+    KeepMine,
+    /// Replace it by the target's
+    Replace,
+}
+
+/// What happens to shared changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SharedWay {
+    /// Take them back too
+    Take,
+    /// Keep them, and list them
+    Keep,
+}
+
+/// What happens to repositories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GitWay {
+    /// Leave them as they are
+    Keep,
+    /// Bring them back with the files
+    Restore,
+}
+
+/// Bring the workspace, or some paths, back to a moment, and keep what others did since
+#[derive(Debug, Args)]
+pub(crate) struct RewindArgs {
+    /// The moment
+    #[arg(required_unless_present = "plan")]
+    pub(crate) target: Option<String>,
+    /// Only these paths
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Keep nothing, whoever made it: exactly the state of that moment
+    #[arg(long)]
+    pub(crate) exact: bool,
+    /// Take back this conversation's changes only
+    #[arg(long, value_name = "K", conflicts_with = "all_sessions", allow_hyphen_values = true)]
+    pub(crate) session: Option<String>,
+    /// Take back all agents' changes
+    #[arg(long)]
+    pub(crate) all_sessions: bool,
+    /// Write into a new or empty directory where the workspace was, and bind it anew
+    #[arg(long)]
+    pub(crate) recreate_root: bool,
+    #[command(flatten)]
+    pub(crate) options: TakingBackArgs,
+}
+
+/// Take back one action or turn and keep what came later
+///
+/// Bare, it is the newest agent's turn with changes in effect; again, the one before.
+#[derive(Debug, Args)]
+pub(crate) struct UndoArgs {
+    /// A snapshot or turn:N, then paths; any other word is a path
+    #[arg(value_name = "ID|turn:N|PATH")]
+    pub(crate) words: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) options: TakingBackArgs,
+}
+
+/// Bring back what the newest rewind, rollback or undo took back
+#[derive(Debug, Args)]
+pub(crate) struct RedoArgs {
+    #[command(flatten)]
+    pub(crate) options: TakingBackArgs,
+}
+
+/// List every version of one file, newest first, across renames
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArgs {
+    /// The file
+    pub(crate) path: PathBuf,
+}
+
+/// Print one file as it was
+#[derive(Debug, Args)]
+pub(crate) struct CatArgs {
+    /// The file
+    pub(crate) path: PathBuf,
+    /// The moment; the present otherwise
+    #[arg(long, value_name = "TARGET")]
+    pub(crate) at: Option<String>,
+}
+
+/// Search every version of every file: where a line was first seen, and what removed it
+///
+/// Exit 0 if there is a match, 1 if there is none.
+#[derive(Debug, Args)]
+pub(crate) struct GrepArgs {
+    /// A regular expression
+    pub(crate) pattern: String,
+    /// Only paths that match
+    #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
+    pub(crate) path: Option<String>,
+}
+
+/// Give a moment a name and keep it from ever being pruned
+#[derive(Debug, Args)]
+pub(crate) struct PinArgs {
+    /// The moment
+    pub(crate) target: String,
+    /// Its name
+    pub(crate) name: String,
+}
+
+/// Recompute the chain of records and check that their content is there
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// Read every object back too
+    #[arg(long)]
+    pub(crate) deep: bool,
+}
+
+/// What can be done with settings.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigVerb {
+    /// Let settings take effect that protect less than before (on a terminal)
+    Accept(AcceptArgs),
+    /// Show what is kept out, and what waits to be accepted
+    Show,
+}
+
+/// How settings are accepted.
+#[derive(Debug, Args)]
+pub(crate) struct AcceptArgs {
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// What can be done with further roots.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RootsVerb {
+    /// Protect a file or directory outside the workspace
+    Add(RootArgs),
+    /// List the workspace's further roots
+    List,
+    /// Protect it no longer; its history stays
+    Remove(RootArgs),
+}
+
+/// Which root.
+#[derive(Debug, Args)]
+pub(crate) struct RootArgs {
+    /// The file or directory
+    pub(crate) path: PathBuf,
+}
+
+/// Watch Chronicle take back a wrecked workspace, in a scratch directory
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Leave the scratch directory for a closer look
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+/// Print the completion script for a shell
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Write the manual pages into a directory
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The directory
+    pub(crate) dir: PathBuf,
+}

@@ -1,0 +1,126 @@
+//! `chronicle init`: adopts a workspace, with progress, and can be interrupted.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use chronicle_core::{Home, InitOptions, InitReport, Progress, Workspace};
+
+use super::Invocation;
+use crate::cli::InitArgs;
+use crate::environment;
+use crate::error::{CommandError, Outcome};
+use crate::render::status::listed;
+use crate::render::{count, grouped, printable, size};
+use crate::ui::{Meter, Ui};
+
+/// How many problems are listed before the rest is only counted.
+const LISTED: usize = 10;
+
+pub(crate) fn execute(invocation: &mut Invocation, args: &InitArgs) -> Outcome {
+    let directory = directory(invocation, args);
+    let cancelled = Arc::new(AtomicBool::new(false));
+    listen(&cancelled)
+        .map_err(|error| CommandError::io("Could not listen for interrupts", error))?;
+    let meter = Meter::new(&invocation.ui);
+    let show = |progress: &Progress| meter.show(|| line(progress));
+    let options = InitOptions { progress: Some(&show), cancelled: Some(&cancelled) };
+    let adopted = Workspace::init(&Home::from_env()?, &directory, &options);
+    meter.clear();
+    let (workspace, found) = adopted?;
+    report(&mut invocation.ui, workspace.root(), &found);
+    Ok(0)
+}
+
+/// The first interrupt asks to stop at a good place; a second one does not ask.
+fn listen(cancelled: &Arc<AtomicBool>) -> std::io::Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(cancelled))?;
+        signal_hook::flag::register(signal, Arc::clone(cancelled))?;
+    }
+    Ok(())
+}
+
+/// What is to be adopted: what was named, else the repository around the current directory.
+fn directory(invocation: &Invocation, args: &InitArgs) -> PathBuf {
+    match &args.dir {
+        Some(dir) => invocation.directory.join(dir),
+        None if invocation.named => invocation.directory.clone(),
+        None => {
+            repository_top(&invocation.directory).unwrap_or_else(|| invocation.directory.clone())
+        }
+    }
+}
+
+/// The top of the repository around a directory. The person's home is not looked at, nor what is
+/// above: a repository of settings there does not make it a workspace.
+fn repository_top(directory: &Path) -> Option<PathBuf> {
+    let home = environment::home_directory();
+    let is_top = |path: &Path| [".git", ".jj"].iter().any(|name| path.join(name).exists());
+    directory
+        .ancestors()
+        .take_while(|path| Some(*path) != home.as_deref())
+        .find(|path| is_top(path))
+        .map(Path::to_owned)
+}
+
+fn report(ui: &mut Ui, root: &Path, found: &InitReport) {
+    if ui.json() {
+        ui.data(&serde_json::json!({
+            "schema": chronicle_core::SCHEMA,
+            "workspace": printable(&root.to_string_lossy()),
+            "workspace_id": found.workspace.hex(),
+            "files": found.files,
+            "bytes": found.bytes,
+            "already": found.already,
+            "problems": found.problems,
+            "filtered": found.filtered,
+        }));
+        return;
+    }
+    let shown = root.to_string_lossy();
+    let what = format!("{} ({})", count(found.files, "file"), size(found.bytes));
+    let word = if found.already { "Already adopted" } else { "Adopted" };
+    ui.line(format!("{word} {}: {what} protected", printable(&shown)));
+    if !found.filtered.is_empty() {
+        ui.line(format!("Kept out, since it can be made anew: {}", listed(&found.filtered)));
+    }
+    for problem in found.problems.iter().take(LISTED) {
+        let (path, reason) = (printable(&problem.path), printable(&problem.reason));
+        ui.line(format!("Not protected: {path} ({reason})"));
+    }
+    if found.problems.len() > LISTED {
+        let more = grouped((found.problems.len() - LISTED) as u64);
+        ui.line(format!("and {more} more: chronicle status"));
+    }
+    ui.note("Nothing was written into it. Come back to any moment with: chronicle rewind TARGET");
+}
+
+/// `[########............]  40%  1,234 of 3,085 files, 12.3 MiB`.
+fn line(progress: &Progress) -> String {
+    const WIDTH: u64 = 20;
+    let total = progress.files_total.max(progress.files_done).max(1);
+    let filled = (progress.files_done * WIDTH / total) as usize;
+    let bar = "#".repeat(filled) + &".".repeat(WIDTH as usize - filled);
+    format!(
+        "[{bar}] {:>3}%  {} of {} files, {}",
+        progress.files_done * 100 / total,
+        grouped(progress.files_done),
+        grouped(total),
+        size(progress.bytes_done)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_never_overflows() {
+        let at = |files_done, files_total| Progress { files_done, files_total, bytes_done: 0 };
+        assert_eq!(line(&at(0, 0)), "[....................]   0%  0 of 1 files, 0 B");
+        assert_eq!(line(&at(5, 10)), "[##########..........]  50%  5 of 10 files, 0 B");
+        assert_eq!(line(&at(11, 10)), "[####################] 100%  11 of 11 files, 0 B");
+    }
+}

@@ -1,0 +1,178 @@
+//! The verbs, one file each; here is what they share.
+
+mod begin;
+mod cat;
+mod changed;
+mod commit;
+mod completions;
+mod config;
+mod demo;
+mod diff;
+mod grep;
+mod history;
+mod init;
+mod log;
+mod man;
+mod pin;
+mod redo;
+mod rewind;
+mod rollback;
+mod roots;
+mod run;
+mod settle;
+mod show;
+mod snapshot;
+mod status;
+mod taking_back;
+mod turn;
+mod undo;
+mod verify;
+mod words;
+
+use std::path::{Path, PathBuf};
+
+use chronicle_core::{Home, SCHEMA, Workspace, WorkspacePath};
+use serde::Serialize;
+
+use crate::cli::{ConfigVerb, Global, RootsVerb, Verb};
+use crate::environment;
+use crate::error::{CommandError, Outcome};
+use crate::ui::Ui;
+
+/// Where a command works and where it speaks.
+pub(crate) struct Invocation {
+    pub(crate) ui: Ui,
+    /// The directory that relative paths start from.
+    pub(crate) directory: PathBuf,
+    /// Whether the directory was named with `-C`.
+    pub(crate) named: bool,
+}
+
+impl Invocation {
+    /// What was said before or after the verb.
+    pub(crate) fn new(global: &Global) -> Self {
+        let directory = environment::directory(global.directory.as_deref());
+        Self { ui: Ui::new(global.json), directory, named: global.directory.is_some() }
+    }
+
+    /// Opens the workspace around the directory.
+    pub(crate) fn open(&self) -> Result<Workspace, CommandError> {
+        Ok(Workspace::open(&Home::from_env()?, &self.directory)?)
+    }
+
+    /// Opens a workspace whose root is gone, to write it anew.
+    pub(crate) fn open_to_recreate(&self) -> Result<Workspace, CommandError> {
+        Ok(Workspace::open_to_recreate(&Home::from_env()?, &self.directory)?)
+    }
+
+    /// A path as the person gave it.
+    pub(crate) fn path(
+        &self,
+        workspace: &Workspace,
+        given: &Path,
+    ) -> Result<WorkspacePath, CommandError> {
+        Ok(workspace.path(given, &self.directory)?)
+    }
+
+    /// Paths as the person gave them.
+    pub(crate) fn paths(
+        &self,
+        workspace: &Workspace,
+        given: &[PathBuf],
+    ) -> Result<Vec<WorkspacePath>, CommandError> {
+        given.iter().map(|path| self.path(workspace, path)).collect()
+    }
+}
+
+/// A value in JSON that does not carry its schema itself.
+#[derive(Serialize)]
+pub(crate) struct WithSchema<T> {
+    schema: u32,
+    #[serde(flatten)]
+    value: T,
+}
+
+/// Adds the schema to a value.
+pub(crate) fn with_schema<T: Serialize>(value: T) -> WithSchema<T> {
+    WithSchema { schema: SCHEMA, value }
+}
+
+impl Verb {
+    /// Whether it writes anything, and so does nothing while Chronicle is off.
+    pub(crate) fn changes_something(&self) -> bool {
+        match self {
+            Self::Status
+            | Self::Log(_)
+            | Self::Show(_)
+            | Self::Diff(_)
+            | Self::Changed(_)
+            | Self::History(_)
+            | Self::Cat(_)
+            | Self::Grep(_)
+            | Self::Verify(_)
+            | Self::Config(ConfigVerb::Show)
+            | Self::Roots(RootsVerb::List)
+            | Self::Completions(_)
+            | Self::Man(_) => false,
+            Self::Init(_)
+            | Self::Snapshot(_)
+            | Self::Settle
+            | Self::Turn(_)
+            | Self::Begin
+            | Self::Commit(_)
+            | Self::Rollback(_)
+            | Self::Run(_)
+            | Self::Rewind(_)
+            | Self::Undo(_)
+            | Self::Redo(_)
+            | Self::Pin(_)
+            | Self::Config(ConfigVerb::Accept(_))
+            | Self::Roots(RootsVerb::Add(_) | RootsVerb::Remove(_))
+            | Self::Demo(_) => true,
+        }
+    }
+}
+
+/// Off the record: only `run` does its part that is not Chronicle's.
+pub(crate) fn do_nothing(invocation: &mut Invocation, verb: Verb) -> Outcome {
+    if let Verb::Run(args) = verb {
+        return run::only_run(invocation, &args);
+    }
+    if invocation.ui.json() {
+        invocation.ui.data(&serde_json::json!({ "schema": SCHEMA, "off": true }));
+    }
+    invocation.ui.note("Chronicle is off (CHRONICLE=off): nothing was done");
+    Ok(0)
+}
+
+/// Does what the verb says.
+pub(crate) fn execute(invocation: &mut Invocation, verb: Verb) -> Outcome {
+    match verb {
+        Verb::Init(args) => init::execute(invocation, &args),
+        Verb::Status => status::execute(invocation),
+        Verb::Snapshot(args) => snapshot::execute(invocation, args),
+        Verb::Settle => settle::execute(invocation),
+        Verb::Turn(verb) => turn::execute(invocation, verb),
+        Verb::Begin => begin::execute(invocation),
+        Verb::Commit(args) => commit::execute(invocation, &args),
+        Verb::Rollback(args) => rollback::execute(invocation, args),
+        Verb::Run(args) => run::execute(invocation, &args),
+        Verb::Log(args) => log::execute(invocation, args),
+        Verb::Show(args) => show::execute(invocation, &args),
+        Verb::Diff(args) => diff::execute(invocation, &args),
+        Verb::Changed(args) => changed::execute(invocation, &args),
+        Verb::Rewind(args) => rewind::execute(invocation, args),
+        Verb::Undo(args) => undo::execute(invocation, &args),
+        Verb::Redo(args) => redo::execute(invocation, &args),
+        Verb::History(args) => history::execute(invocation, &args),
+        Verb::Cat(args) => cat::execute(invocation, &args),
+        Verb::Grep(args) => grep::execute(invocation, &args),
+        Verb::Pin(args) => pin::execute(invocation, &args),
+        Verb::Verify(args) => verify::execute(invocation, &args),
+        Verb::Config(verb) => config::execute(invocation, &verb),
+        Verb::Roots(verb) => roots::execute(invocation, &verb),
+        Verb::Demo(args) => demo::execute(invocation, &args),
+        Verb::Completions(args) => completions::execute(invocation, &args),
+        Verb::Man(args) => man::execute(invocation, &args),
+    }
+}

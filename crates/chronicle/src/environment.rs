@@ -1,0 +1,38 @@
+//! What the process was started with: the only place that reads variables of the environment.
+
+use std::path::{Path, PathBuf};
+
+/// Whether `CHRONICLE=off` switches everything off for this process.
+pub(crate) fn is_off() -> bool {
+    std::env::var_os("CHRONICLE").is_some_and(|value| value == "off")
+}
+
+/// Whether colour is unwelcome even on a terminal.
+pub(crate) fn no_color() -> bool {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    set("NO_COLOR") || std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// The width that the caller asks for where no terminal tells it.
+pub(crate) fn columns() -> Option<usize> {
+    std::env::var("COLUMNS").ok()?.parse().ok()
+}
+
+/// The person's home directory.
+pub(crate) fn home_directory() -> Option<PathBuf> {
+    std::env::var_os("HOME").map(PathBuf::from)
+}
+
+/// Where the command works: the current directory, or the one given by `-C` seen from there.
+///
+/// A shell may stand in a directory that was deleted (which is when Chronicle is needed most): then
+/// the shell's own word for it counts. A directory that does not exist is not an error here either.
+pub(crate) fn directory(given: Option<&Path>) -> PathBuf {
+    let current = || {
+        let said = || std::env::var_os("PWD").map(PathBuf::from).filter(|path| path.is_absolute());
+        std::env::current_dir().ok().or_else(said).unwrap_or_else(|| PathBuf::from("/"))
+    };
+    let Some(given) = given else { return current() };
+    let path = if given.is_absolute() { given.to_owned() } else { current().join(given) };
+    std::fs::canonicalize(&path).unwrap_or(path)
+}

@@ -1,0 +1,272 @@
+//! How a command fails: its exit status, its words, and the next step for the person.
+
+use std::error::Error as StdError;
+use std::fmt::Write as _;
+
+use chronicle_core::{Error, Stop};
+use serde::Serialize;
+
+use crate::render::printable;
+
+/// The class of a failure: the exit status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It failed.
+    Failed,
+    /// The words make no sense.
+    Usage,
+    /// It stopped before it changed anything.
+    Stopped,
+    /// `changed` and `grep` failed, where 1 is an answer.
+    NoAnswer,
+    /// No workspace was adopted here.
+    NoWorkspace,
+    /// Somebody else holds the workspace.
+    Busy,
+    /// History or content is not what it should be.
+    Verification,
+    /// `run` itself failed, not its command.
+    Run,
+    /// The person interrupted.
+    Cancelled,
+}
+
+impl Kind {
+    /// The exit status.
+    pub(crate) fn exit(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Stopped => 3,
+            Self::NoAnswer => 5,
+            Self::NoWorkspace => 10,
+            Self::Busy => 11,
+            Self::Verification => 12,
+            Self::Run => 125,
+            Self::Cancelled => 130,
+        }
+    }
+}
+
+/// A failure as the person sees it.
+#[derive(Debug)]
+pub(crate) struct CommandError {
+    pub(crate) kind: Kind,
+    /// A stable word for what failed, for scripts.
+    pub(crate) code: &'static str,
+    pub(crate) error: Box<dyn StdError + Send + Sync>,
+    pub(crate) hints: Vec<String>,
+}
+
+/// What a command gives back: its exit status, or how it failed.
+pub(crate) type Outcome = Result<u8, CommandError>;
+
+impl CommandError {
+    /// Words that make no sense together.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Usage, code: "usage", error: message.into().into(), hints: Vec::new() }
+    }
+
+    /// Something the operating system refused.
+    pub(crate) fn io(message: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
+        let error = WithCause { message: message.into(), source: source.into() };
+        Self { kind: Kind::Failed, code: "io", error: error.into(), hints: Vec::new() }
+    }
+
+    /// The same failure, of another class.
+    pub(crate) fn of(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Adds a next step.
+    pub(crate) fn hinted(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Gives a plain failure the status that means failure where 1 is an answer.
+    pub(crate) fn where_one_is_an_answer(self) -> Self {
+        if self.kind == Kind::Failed { self.of(Kind::NoAnswer) } else { self }
+    }
+
+    fn causes(&self) -> Vec<String> {
+        let first = self.error.source();
+        std::iter::successors(first, |error| (*error).source()).map(ToString::to_string).collect()
+    }
+
+    /// The lines for people.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("Error: {}\n", printable(&self.error.to_string()));
+        for cause in self.causes() {
+            let _ = writeln!(text, "Caused by: {}", printable(&cause));
+        }
+        for hint in &self.hints {
+            let _ = writeln!(text, "Hint: {hint}");
+        }
+        text
+    }
+
+    /// The one line for scripts.
+    pub(crate) fn json(&self) -> String {
+        let line = ErrorLine {
+            schema: chronicle_core::SCHEMA,
+            code: self.code,
+            exit: self.kind.exit(),
+            message: self.error.to_string(),
+            causes: self.causes(),
+            hint: (!self.hints.is_empty()).then(|| self.hints.join("; ")),
+        };
+        serde_json::to_string(&line).expect("BUG: an error line is plain data") + "\n"
+    }
+}
+
+/// An error in JSON.
+#[derive(Serialize)]
+struct ErrorLine {
+    schema: u32,
+    code: &'static str,
+    exit: u8,
+    message: String,
+    causes: Vec<String>,
+    hint: Option<String>,
+}
+
+/// Words of ours about an error of the operating system.
+#[derive(Debug)]
+struct WithCause {
+    message: String,
+    source: std::io::Error,
+}
+
+impl std::fmt::Display for WithCause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for WithCause {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl From<Error> for CommandError {
+    fn from(error: Error) -> Self {
+        let hints = hint(&error).map(str::to_owned).into_iter().collect();
+        Self { kind: kind(&error), code: error.code(), error: error.into(), hints }
+    }
+}
+
+fn kind(error: &Error) -> Kind {
+    match error {
+        Error::NoWorkspace(_) => Kind::NoWorkspace,
+        Error::Usage(_) => Kind::Usage,
+        Error::Busy(_) => Kind::Busy,
+        Error::Stopped(_) => Kind::Stopped,
+        Error::Tampered { .. } => Kind::Verification,
+        Error::Cancelled => Kind::Cancelled,
+        _ => Kind::Failed,
+    }
+}
+
+/// The next step, where there is one to name.
+fn hint(error: &Error) -> Option<&'static str> {
+    Some(match error {
+        Error::NoWorkspace(_) => {
+            "Adopt the directory with: chronicle init, or name a workspace with: chronicle -C DIR"
+        }
+        Error::CannotAdopt { .. } => "Choose another directory, or use the workspace that is there",
+        Error::RootReplaced(_) => {
+            "Mount or move the directory back; to write history into a new or empty one: \
+             chronicle rewind TARGET --recreate-root"
+        }
+        Error::UnknownTarget(_) => {
+            "See the moments with: chronicle log (an id, turn:N, start, seq:N, 2h, RFC 3339, a pin)"
+        }
+        Error::Ambiguous { .. } => "Give more of the id",
+        Error::OutsideRoots(_) => "Protect it too with: chronicle roots add PATH",
+        Error::ThroughSymlink(_) => "Name the real path behind the link",
+        Error::InvalidPath(_) => "Give the path without '.', '..' or doubled slashes",
+        Error::Busy(_) => {
+            "Try again when it is done, or add --wait to rewind, rollback, undo and redo"
+        }
+        Error::Stopped(stop) => return stop_hint(stop),
+        Error::Corrupt { .. } | Error::Missing(_) | Error::Record { .. } => {
+            "See all damage with: chronicle verify --deep; other content is not affected"
+        }
+        Error::Tampered { .. } => "Keep the history as it is, and compare it with a copy you trust",
+        Error::Moved { .. } => "Somebody recorded at the same time: run the command again",
+        Error::Newer { .. } => "Use the newer chronicle that wrote it",
+        Error::Catalog { .. } => {
+            "Check the disk and the rights of the file; keep a copy before repairing"
+        }
+        Error::NoSpace(_) => "Nothing was lost: free some space and run the command again",
+        Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            "Check the rights of the path, or run as its owner"
+        }
+        Error::Cancelled => "Run the command again: it goes on where it stopped",
+        _ => return None,
+    })
+}
+
+fn stop_hint(stop: &Stop) -> Option<&'static str> {
+    Some(match stop {
+        Stop::Conflict(_) => {
+            "Keep the work that is there with: --on-conflict keep-mine, or take the target's with: \
+             --on-conflict replace"
+        }
+        Stop::PlanOutdated(_) => "Make a new plan with: --dry-run",
+        Stop::RepositoryMoved(_) => {
+            "Leave the repository as it is with: --git keep, or bring it back too with: \
+             --git restore"
+        }
+        Stop::OtherSession(_) => {
+            "Name the session with: --session K, or take all agents' changes with: --all-sessions"
+        }
+        Stop::ActiveTransaction(_) => {
+            "End it with: chronicle commit, or take it back with: chronicle rollback ID"
+        }
+        Stop::Nothing(_) => "See what happened with: chronicle log",
+        Stop::NotConfirmed(_) => "Look at the plan with: --dry-run, or go ahead with: --yes",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(error: Error, exit: u8, code: &str) {
+        let error = CommandError::from(error);
+        assert_eq!((error.kind.exit(), error.code), (exit, code));
+    }
+
+    #[test]
+    fn the_class_of_a_failure_is_its_exit_status() {
+        check(Error::NoWorkspace("/x".into()), 10, "no_workspace");
+        check(Error::Busy("a run".into()), 11, "busy");
+        check(Error::Usage("no".into()), 2, "usage");
+        check(Error::Stopped(Stop::Nothing("redo")), 3, "nothing_to_do");
+        check(Error::UnknownTarget("x".into()), 1, "unknown_target");
+        check(Error::Cancelled, 130, "cancelled");
+    }
+
+    #[test]
+    fn only_a_plain_failure_changes_where_one_is_an_answer() {
+        let exit = |error| CommandError::from(error).where_one_is_an_answer().kind.exit();
+        assert_eq!(exit(Error::UnknownTarget("x".into())), 5);
+        assert_eq!(exit(Error::NoWorkspace("/x".into())), 10);
+    }
+
+    #[test]
+    fn people_get_causes_and_a_hint_scripts_one_line() {
+        let error =
+            CommandError::io("Could not write", std::io::Error::other("no luck")).hinted("Try");
+        assert_eq!(error.text(), "Error: Could not write\nCaused by: no luck\nHint: Try\n");
+        let value: serde_json::Value = serde_json::from_str(&error.json()).expect("JSON");
+        assert_eq!(value["causes"][0], "no luck");
+        assert_eq!(value["exit"], 1);
+        assert_eq!(error.json().lines().count(), 1);
+    }
+}

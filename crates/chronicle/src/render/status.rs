@@ -1,0 +1,198 @@
+//! How a workspace stands, in about ten lines.
+
+use std::fmt::Write as _;
+
+use chronicle_core::{DiffChange, Status};
+
+use super::diff::{Row, rows};
+use super::log::turn_words;
+use super::time::ago;
+use super::{Paint, Style, count, grouped, printable, short, size};
+
+/// How many changed paths are listed before the rest is only counted.
+const LISTED: usize = 8;
+
+/// The status for people.
+pub(crate) fn status(status: &Status, now: i64, paint: Paint) -> String {
+    let mut text = String::new();
+    let field = |text: &mut String, name: &str, value: &str| {
+        let name = format!("{name:<10}");
+        let _ = writeln!(text, "{} {value}", paint.text(Style::Heading, &name));
+    };
+    field(&mut text, "Workspace", &printable(&status.workspace));
+    field(&mut text, "Turn", &turn(status, now));
+    field(&mut text, "Changes", &changes_words(status));
+    text.push_str(&changes(&status.changes, paint));
+    field(&mut text, "Protected", &protection(status));
+    for notice in notices(status, now) {
+        field(&mut text, "Note", &paint.text(Style::Warning, &notice));
+    }
+    if status.redoable > 0 {
+        let words = format!(
+            "{} can be brought back with: chronicle redo",
+            count(status.redoable, "rewind")
+        );
+        field(&mut text, "Redo", &words);
+    }
+    if !status.pins.is_empty() {
+        field(&mut text, "Pins", &printable(&status.pins.join(", ")));
+    }
+    field(&mut text, "History", &history(status));
+    text
+}
+
+fn turn(status: &Status, now: i64) -> String {
+    match (status.open_turns.as_slice(), &status.last_turn) {
+        ([], None) => "none yet".to_owned(),
+        ([], Some(last)) => turn_words(last.number, last, now),
+        (open, _) => {
+            let words: Vec<_> =
+                open.iter().map(|turn| turn_words(turn.number, turn, now)).collect();
+            words.join("; ")
+        }
+    }
+}
+
+fn changes_words(status: &Status) -> String {
+    let since = match &status.last_turn {
+        Some(turn) => format!("since turn {} ended", turn.number),
+        None => "since the first look".to_owned(),
+    };
+    match status.changes.len() {
+        0 => format!("none {since}"),
+        number => format!("{} {since}", count(number as u64, "path")),
+    }
+}
+
+fn changes(changes: &[DiffChange], paint: Paint) -> String {
+    let listed: Vec<Row<'_>> = changes.iter().take(LISTED).map(Row::from).collect();
+    let mut text: String = rows(&listed, Paint { width: paint.width.saturating_sub(10), ..paint })
+        .lines()
+        .map(|line| format!("          {line}\n"))
+        .collect();
+    if changes.len() > LISTED {
+        let rest = grouped((changes.len() - LISTED) as u64);
+        let _ = writeln!(text, "           and {rest} more: chronicle diff");
+    }
+    text
+}
+
+fn protection(status: &Status) -> String {
+    let files = count(status.protected_files, "file");
+    if status.unprotected_files == 0 {
+        return files;
+    }
+    let examples: Vec<_> = status
+        .unprotected
+        .iter()
+        .take(3)
+        .map(|kept| format!("{}: {}", printable(&kept.path), printable(&kept.reason)))
+        .collect();
+    let not = grouped(status.unprotected_files);
+    format!("{files}; {not} not yet protected ({})", examples.join("; "))
+}
+
+/// What the person should know or decide.
+fn notices(status: &Status, now: i64) -> Vec<String> {
+    let mut notices = Vec::new();
+    if let Some(transaction) = &status.active_transaction {
+        let (id, since) = (short(&transaction.id), ago(&transaction.started_at, now));
+        notices.push(format!(
+            "transaction {id} is {}, since {since}: chronicle commit, or chronicle rollback {id}",
+            printable(&transaction.status)
+        ));
+    }
+    if status.open_intents > 0 {
+        let announced = count(status.open_intents, "announced action");
+        notices.push(format!("{announced} not settled: chronicle settle"));
+    }
+    for pending in &status.pending_config {
+        notices.push(format!("waits for chronicle config accept: {}", printable(pending)));
+    }
+    if !status.filtered.is_empty() {
+        notices.push(format!("kept out: {}", listed(&status.filtered)));
+    }
+    if !status.roots.is_empty() {
+        notices.push(format!("protects too: {}", listed(&status.roots)));
+    }
+    notices
+}
+
+/// The first few of a list.
+pub(crate) fn listed(names: &[String]) -> String {
+    let mut shown: Vec<_> = names.iter().take(6).map(|name| printable(name).into_owned()).collect();
+    if names.len() > 6 {
+        shown.push(format!("and {} more", names.len() - 6));
+    }
+    shown.join(", ")
+}
+
+fn history(status: &Status) -> String {
+    format!(
+        "{}, head {}, {} (catalog {}) in {}; watcher {}",
+        count(status.head_seq, "record"),
+        status.head_hash.get(..12).unwrap_or(&status.head_hash),
+        size(status.store_bytes + status.catalog_bytes),
+        size(status.catalog_bytes),
+        printable(&status.home),
+        status.watcher
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chronicle_core::{KeptView, SCHEMA};
+
+    fn quiet() -> Status {
+        Status {
+            schema: SCHEMA,
+            workspace: "/w".into(),
+            workspace_id: "id".into(),
+            home: "/h".into(),
+            head_seq: 12,
+            head_hash: "0123456789abcdef".into(),
+            changes: Vec::new(),
+            open_turns: Vec::new(),
+            last_turn: None,
+            active_transaction: None,
+            open_intents: 0,
+            protected_files: 1234,
+            unprotected: Vec::new(),
+            unprotected_files: 0,
+            filtered: Vec::new(),
+            pending_config: Vec::new(),
+            store_bytes: 2048,
+            catalog_bytes: 1024,
+            watcher: "off".into(),
+            redoable: 0,
+            pins: Vec::new(),
+            roots: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_quiet_workspace_takes_five_lines() {
+        let expected = "Workspace  /w\n\
+             Turn       none yet\n\
+             Changes    none since the first look\n\
+             Protected  1,234 files\n\
+             History    12 records, head 0123456789ab, 3.0 KiB (catalog 1.0 KiB) in /h; \
+             watcher off\n";
+        assert_eq!(status(&quiet(), 0, Paint::plain(80)), expected);
+    }
+
+    #[test]
+    fn what_is_not_protected_and_what_waits_is_said() {
+        let mut some = quiet();
+        some.unprotected_files = 2;
+        some.unprotected = vec![KeptView { path: "big.iso".into(), reason: "too large".into() }];
+        some.pending_config = vec![".chronicleignore: +*.log".into()];
+        let text = status(&some, 0, Paint::plain(80));
+        assert!(text.contains("2 not yet protected (big.iso: too large)"), "{text}");
+        assert!(
+            text.contains("waits for chronicle config accept: .chronicleignore: +*.log"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! Reads the repository itself: who depends on whom, how long files are, what nobody may forget.
+#![allow(clippy::unwrap_used, reason = "a test that cannot prepare its world fails")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Every file below a directory of the repository whose name ends so.
+fn files(below: &str, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![top().join(below)];
+    while let Some(directory) = left.pop() {
+        for item in fs::read_dir(&directory).unwrap().map(Result::unwrap) {
+            match item.file_type().unwrap() {
+                kind if kind.is_dir() && item.file_name() != "target" => left.push(item.path()),
+                kind if kind.is_file() && item.path().to_string_lossy().ends_with(ending) => {
+                    found.push(item.path());
+                }
+                _ => {}
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The names under one heading of a manifest.
+fn dependencies(name: &str, heading: &str) -> BTreeSet<String> {
+    let manifest = fs::read_to_string(top().join("crates").join(name).join("Cargo.toml")).unwrap();
+    let section = manifest.split(&format!("[{heading}]\n")).nth(1).unwrap_or("");
+    let lines = section.lines().take_while(|line| !line.starts_with('['));
+    lines.filter_map(|line| line.split(['.', ' ', '=']).next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn each_crate_depends_only_on_those_below_it() {
+    let below: [(&str, &[&str]); 4] = [
+        ("chronicle-core", &[]),
+        ("chronicle-testing", &["chronicle-core"]),
+        ("chronicle-bench", &["chronicle-core"]),
+        ("chronicle", &["chronicle-core"]),
+    ];
+    for (name, allowed) in below {
+        let found = dependencies(name, "dependencies");
+        let ours: BTreeSet<_> =
+            found.iter().filter(|other| other.starts_with("chronicle")).collect();
+        assert!(ours.iter().all(|other| allowed.contains(&other.as_str())), "{name} on {ours:?}");
+    }
+}
+
+#[test]
+fn the_core_knows_no_terminal_no_network_and_no_runtime() {
+    let found = dependencies("chronicle-core", "dependencies");
+    for banned in ["tokio", "clap", "reqwest", "object_store", "fuser", "indicatif", "crossterm"] {
+        assert!(!found.contains(banned), "chronicle-core depends on {banned}");
+    }
+}
+
+#[test]
+fn no_source_file_is_longer_than_800_lines() {
+    for path in files("crates", ".rs") {
+        let lines = fs::read_to_string(&path).unwrap().lines().count();
+        assert!(lines <= 800, "{} has {lines} lines", path.display());
+    }
+}
+
+#[test]
+fn every_failpoint_is_listed_and_passed() {
+    let list = fs::read_to_string(top().join("crates/chronicle-core/src/failpoint.rs")).unwrap();
+    let list = list.split_once("ALL: &[&str] = &[").unwrap().1.split_once(']').unwrap().0;
+    let listed: BTreeSet<_> = list.split('"').skip(1).step_by(2).map(str::to_owned).collect();
+    let mut passed = BTreeSet::new();
+    for path in files("crates/chronicle-core/src", ".rs") {
+        let source = fs::read_to_string(path).unwrap();
+        let hits = source.split("failpoint::hit(\"").skip(1);
+        passed.extend(hits.map(|rest| rest.split('"').next().unwrap().to_owned()));
+    }
+    assert_eq!(passed, listed);
+}
+
+#[test]
+fn no_test_file_is_forgotten() {
+    for main in files("crates", "tests/it/main.rs") {
+        let listed = fs::read_to_string(&main).unwrap();
+        for item in fs::read_dir(main.parent().unwrap()).unwrap().map(Result::unwrap) {
+            let name = item.path().file_stem().unwrap().to_string_lossy().into_owned();
+            let known = name == "main" || listed.contains(&format!("mod {name};"));
+            assert!(known, "{} is in no list", item.path().display());
+        }
+    }
+}
+
+#[test]
+fn every_json_field_is_documented() {
+    let views = fs::read_to_string(top().join("crates/chronicle-core/src/view.rs")).unwrap();
+    let document = fs::read_to_string(top().join("docs/json.md")).unwrap();
+    let fields = views.lines().filter_map(|line| line.strip_prefix("    pub "));
+    for field in fields.filter_map(|line| line.split_once(": ")).map(|(name, _)| name) {
+        assert!(document.contains(&format!("`{field}`")), "docs/json.md lacks {field}");
+    }
+}
+
+#[test]
+fn every_link_in_the_documents_leads_somewhere() {
+    let mut documents = files("docs", ".md");
+    let tops = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "AGENTS.md", "CHANGELOG.md"];
+    documents.extend(tops.map(|name| top().join(name)));
+    for document in documents {
+        let text = fs::read_to_string(&document).unwrap();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let outside = link.is_empty() || link.contains("://");
+            let found = outside || document.parent().unwrap().join(link).exists();
+            assert!(found, "{} links to {link}, which is not there", document.display());
+        }
+    }
+}

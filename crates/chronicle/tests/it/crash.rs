@@ -1,0 +1,309 @@
+//! A process dies at every failpoint, and at any other time; the next one must find all or nothing.
+//!
+//! Each test plays every scenario that passes its failpoint: the process kills itself there, a
+//! fresh `status` recovers, the tree is exactly the one before or the one after, history verifies,
+//! and going there and back still works.
+#![allow(clippy::unwrap_used, reason = "a test that cannot prepare its world fails")]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use chronicle_core::{ContentStorage, LocalStore, ObjectId};
+use chronicle_testing::env::Env;
+use chronicle_testing::shared::setting;
+use chronicle_testing::tree::{Tree, describe, differences};
+
+macro_rules! crash_tests {
+    ($($name:ident)*) => {
+        const COVERED: &[&str] = &[$(stringify!($name)),*];
+
+        $(#[test]
+        fn $name() {
+            crash_at(stringify!($name));
+        })*
+    };
+}
+
+crash_tests! {
+    store_after_object_data
+    store_after_object_rename
+    store_after_pack_created
+    store_after_pack_data
+    store_after_index_data
+    store_after_pack_rename
+    store_after_index_rename
+    catalog_before_commit
+    capture_before_commit
+    capture_after_commit
+    init_after_batch
+    rewind_after_look
+    rewind_after_stage
+    rewind_after_commit_point
+    rewind_after_step
+    rewind_after_apply
+    rewind_after_record
+    rewind_after_clean_up
+}
+
+#[test]
+fn no_failpoint_lacks_a_test() {
+    let source = include_str!("../../../chronicle-core/src/failpoint.rs");
+    let list = source.split_once("ALL: &[&str] = &[").unwrap().1.split_once(']').unwrap().0;
+    let mut listed: Vec<_> = list.split('"').skip(1).step_by(2).collect();
+    let mut covered = COVERED.to_vec();
+    covered.push("store_after_index_removal");
+    listed.sort_unstable();
+    covered.sort_unstable();
+    assert_eq!(covered, listed);
+}
+
+/// What a process was doing when it died.
+struct Scenario {
+    name: &'static str,
+    /// Brings the world to the moment before; returns the trees that may be found afterwards.
+    prepare: fn(&Env) -> Vec<Tree>,
+    words: &'static [&'static str],
+}
+
+const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "init", prepare: prepare_init, words: &["init"] },
+    Scenario { name: "settle", prepare: prepare_settle, words: &["settle"] },
+    Scenario { name: "settle much", prepare: prepare_much, words: &["settle"] },
+    Scenario {
+        name: "snapshot",
+        prepare: prepare_settle,
+        words: &["snapshot", "--action", "write_file", "--path", "f1"],
+    },
+    Scenario { name: "turn end", prepare: prepare_open_turn, words: &["turn", "end"] },
+    Scenario { name: "rewind", prepare: prepare_turn, words: REWIND },
+    Scenario { name: "undo", prepare: prepare_turn, words: &["undo", "--yes"] },
+    Scenario { name: "redo", prepare: prepare_redo, words: REDO },
+    Scenario { name: "recovery", prepare: prepare_interrupted, words: &["status"] },
+];
+
+const REWIND: &[&str] = &["rewind", "start", "--exact", "--yes"];
+const REDO: &[&str] = &["redo", "--yes"];
+
+/// How often a point is passed before the process dies there, to be tried: early and late.
+const TIMES: [u64; 3] = [1, 2, 5];
+
+fn crash_at(point: &str) {
+    let mut died = 0;
+    for scenario in SCENARIOS {
+        for time in TIMES {
+            if !crash_once(scenario, &format!("{point}:{time}")) {
+                break;
+            }
+            died += 1;
+        }
+    }
+    assert!(died > 0, "no scenario passes {point}");
+}
+
+/// Plays one scenario; says whether the process died.
+fn crash_once(scenario: &Scenario, point: &str) -> bool {
+    let env = Env::new(env!("CARGO_BIN_EXE_chronicle"));
+    let allowed = (scenario.prepare)(&env);
+    let what = format!("{} killed at {point}", scenario.name);
+    let ran = env.run_with(scenario.words, |command| {
+        command.env("CHRONICLE_FAILPOINT", point);
+    });
+    if !ran.was_killed() {
+        let _ = ran.code(0);
+        return false;
+    }
+    must_be_sound(&env, &allowed, &what);
+    true
+}
+
+/// The next process finds the world before or after, verifies it, and can go on.
+fn must_be_sound(env: &Env, allowed: &[Tree], what: &str) {
+    if env.run(&["status"]).output.status.code() == Some(10) {
+        // It died before the workspace was adopted: nothing is there to recover.
+        env.ok(&["init"]);
+    }
+    env.ok(&["status"]);
+    must_be_one_of(env, allowed, what);
+    env.ok(&["init"]);
+    env.ok(&["settle"]);
+    env.ok(&["verify", "--deep"]);
+    must_be_one_of(env, allowed, &format!("{what}, then verified"));
+    if let [then, now] = allowed {
+        env.ok(REWIND);
+        must_be_one_of(env, std::slice::from_ref(then), &format!("{what}, then rewound"));
+        env.ok(REDO);
+        must_be_one_of(env, std::slice::from_ref(now), &format!("{what}, then redone"));
+        env.ok(&["verify", "--deep"]);
+    }
+}
+
+#[track_caller]
+fn must_be_one_of(env: &Env, allowed: &[Tree], what: &str) {
+    let got = describe(&env.workspace());
+    if allowed.contains(&got) {
+        return;
+    }
+    let first = |want| differences(want, &got).into_iter().take(8).collect::<Vec<_>>();
+    let each: Vec<_> = allowed.iter().map(|want| first(want).join("\n    ")).collect();
+    panic!("{what}: the tree is neither of\n    {}", each.join("\n  nor\n    "));
+}
+
+/// Enough small files for a pack, one for a file of its own, and every kind of entry.
+fn fill(env: &Env) {
+    for number in 0..150 {
+        env.write(format!("f{number}"), format!("file {number}\n").repeat(20));
+    }
+    env.write("deep/er/file", "text\n");
+    env.write("script", "#!/bin/sh\n");
+    env.write("large", large(1));
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(env.path("script"), executable).unwrap();
+    fs::create_dir(env.path("empty")).unwrap();
+    symlink("f1", env.path("link")).unwrap();
+    fs::hard_link(env.path("f2"), env.path("f2-too")).unwrap();
+}
+
+/// 6 MiB that do not compress.
+fn large(seed: u64) -> Vec<u8> {
+    chronicle_testing::dice::Dice::new(seed).bytes(6 << 20)
+}
+
+/// Every kind of change at once.
+fn wreck(env: &Env) {
+    for number in 100..150 {
+        fs::remove_file(env.path(format!("f{number}"))).unwrap();
+    }
+    for number in 10..40 {
+        env.write(format!("f{number}"), format!("other {number}\n"));
+    }
+    env.write("new/dir/file", "new\n");
+    env.write("large", large(2));
+    fs::rename(env.path("f3"), env.path("moved")).unwrap();
+    fs::rename(env.path("deep"), env.path("shallow")).unwrap();
+    fs::remove_dir(env.path("empty")).unwrap();
+    env.write("empty", "a file now\n");
+    fs::remove_file(env.path("link")).unwrap();
+    fs::create_dir(env.path("link")).unwrap();
+    fs::remove_file(env.path("f2-too")).unwrap();
+    fs::set_permissions(env.path("script"), fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+fn prepare_init(env: &Env) -> Vec<Tree> {
+    fill(env);
+    vec![describe(&env.workspace())]
+}
+
+fn prepare_settle(env: &Env) -> Vec<Tree> {
+    fill(env);
+    env.ok(&["init"]);
+    env.write("f1", "changed\n");
+    fs::remove_file(env.path("f5")).unwrap();
+    vec![describe(&env.workspace())]
+}
+
+fn prepare_much(env: &Env) -> Vec<Tree> {
+    fill(env);
+    env.ok(&["init"]);
+    wreck(env);
+    (0..150).for_each(|number| env.write(format!("more{number}"), format!("more {number}\n")));
+    vec![describe(&env.workspace())]
+}
+
+fn prepare_open_turn(env: &Env) -> Vec<Tree> {
+    fill(env);
+    env.ok(&["init"]);
+    env.ok(&["turn", "start", "--key", "k", "--session", "s", "--prompt", "wreck it"]);
+    wreck(env);
+    vec![describe(&env.workspace())]
+}
+
+/// A finished turn; the trees before and after it.
+fn prepare_turn(env: &Env) -> Vec<Tree> {
+    fill(env);
+    env.ok(&["init"]);
+    env.ok(&["turn", "start", "--key", "k", "--session", "s", "--prompt", "wreck it"]);
+    let then = describe(&env.workspace());
+    wreck(env);
+    env.ok(&["turn", "end", "--key", "k", "--session", "s"]);
+    vec![then, describe(&env.workspace())]
+}
+
+fn prepare_redo(env: &Env) -> Vec<Tree> {
+    let trees = prepare_turn(env);
+    env.ok(REWIND);
+    trees
+}
+
+/// A rewind that died just after its commit point, and that `status` must finish.
+fn prepare_interrupted(env: &Env) -> Vec<Tree> {
+    let trees = prepare_turn(env);
+    let ran = env.run_with(REWIND, |command| {
+        command.env("CHRONICLE_FAILPOINT", "rewind_after_commit_point");
+    });
+    assert!(ran.was_killed(), "{}", ran.story());
+    trees
+}
+
+/// No command deletes objects yet, so this one dies in the library, in a child of the test itself.
+#[test]
+fn store_after_index_removal() {
+    let holder = tempfile::tempdir().unwrap();
+    if let Some(directory) = std::env::var_os("CHRONICLE_TEST_STORE") {
+        let store = LocalStore::open(Path::new(&directory)).unwrap();
+        store.delete(&ObjectId::of(&object(7))).unwrap();
+        return;
+    }
+    let store = LocalStore::open(holder.path()).unwrap();
+    let mut intake = store.intake().unwrap();
+    for number in 0..200 {
+        intake.take(&object(number)).unwrap();
+    }
+    intake.finish().unwrap();
+    // It holds the store's lock, which the child needs.
+    drop(intake);
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "crash::store_after_index_removal"])
+        .env("CHRONICLE_TEST_STORE", holder.path())
+        .env("CHRONICLE_FAILPOINT", "store_after_index_removal")
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert_eq!(status.signal(), Some(9));
+    let store = LocalStore::open(holder.path()).unwrap();
+    for number in (0..200).filter(|number| *number != 7) {
+        let content = object(number);
+        assert_eq!(store.get(&ObjectId::of(&content)).unwrap(), content);
+    }
+}
+
+fn object(number: usize) -> Vec<u8> {
+    format!("object {number}\n").repeat(30).into_bytes()
+}
+
+#[test]
+fn a_kill_at_any_time_leaves_before_or_after() {
+    let env = Env::new(env!("CARGO_BIN_EXE_chronicle"));
+    let allowed = prepare_turn(&env);
+    let begun = Instant::now();
+    env.ok(REWIND);
+    let whole = begun.elapsed();
+    env.ok(REDO);
+    let kills = u32::try_from(setting("CHRONICLE_KILLS", 25)).unwrap();
+    for kill in 0..kills {
+        let words = if describe(&env.workspace()) == allowed[0] { REDO } else { REWIND };
+        let mut command = env.command();
+        let quiet = command.args(words).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = quiet.spawn().unwrap();
+        // The kills are spread over the time that one whole rewind takes.
+        std::thread::sleep(whole * kill / kills);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        env.ok(&["status"]);
+        must_be_one_of(&env, &allowed, &format!("kill {kill} of {kills}"));
+    }
+    env.ok(&["verify", "--deep"]);
+}

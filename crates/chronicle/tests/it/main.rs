@@ -1,0 +1,16 @@
+//! The command as people and agents call it: words in, streams and exit status out.
+
+mod architecture;
+mod bad_input;
+mod contract;
+mod crash;
+mod demo;
+mod faults;
+mod off;
+mod reference;
+mod repositories;
+mod run;
+mod support;
+mod taking_back;
+mod terminal;
+mod workspace;

@@ -1,0 +1,195 @@
+//! rewind, rollback, undo and redo as commands: plans, statuses, and how to go back.
+
+use crate::support::Cli;
+use crate::terminal::Terminal;
+
+fn lines(changes: &[(usize, &str)]) -> String {
+    (0..20)
+        .map(|n| match changes.iter().find(|(at, _)| *at == n) {
+            Some((_, text)) => format!("{text}\n"),
+            None => format!("line {n}\n"),
+        })
+        .collect()
+}
+
+/// One turn of an agent, then a person's line in the same file.
+fn contested() -> Cli {
+    let cli = Cli::adopted(&[("a.txt", &lines(&[])), ("b.txt", "b\n")]);
+    cli.turn("A", "edit", || {
+        cli.write("a.txt", &lines(&[(2, "agent")]));
+        cli.write("new.txt", "agent\n");
+        std::fs::remove_file(cli.root().join("b.txt")).expect("remove");
+    });
+    cli.write("a.txt", &lines(&[(2, "agent"), (15, "person")]));
+    cli
+}
+
+#[test]
+fn a_rewind_takes_back_the_agent_and_keeps_the_person() {
+    let cli = contested();
+    let done = cli.call(["rewind", "start"]).ok();
+    assert!(done.stderr.starts_with("Target: "), "the moment first: {}", done.stderr);
+    assert!(done.stderr.contains("Take back with: chronicle redo"), "{}", done.stderr);
+    for line in ["merge    a.txt", "write    b.txt", "delete   new.txt"] {
+        assert!(done.stdout.contains(line), "{line} in {}", done.stdout);
+    }
+    assert_eq!(cli.read("a.txt"), Some(lines(&[(15, "person")])));
+    assert_eq!((cli.read("b.txt").as_deref(), cli.read("new.txt")), (Some("b\n"), None));
+    let done = cli.call(["redo"]).ok();
+    assert!(done.stderr.contains("Take back with: chronicle undo "), "{}", done.stderr);
+    assert_eq!(cli.read("a.txt"), Some(lines(&[(2, "agent"), (15, "person")])));
+    assert_eq!(cli.read("b.txt"), None);
+}
+
+#[test]
+fn the_plan_is_the_preview_and_is_applied_as_it_is() {
+    let cli = contested();
+    let plan = cli.call(["rewind", "start", "--dry-run", "--json"]).ok().json();
+    for field in [
+        "plan_id",
+        "resolved_target",
+        "write",
+        "delete",
+        "merge",
+        "keep",
+        "conflict",
+        "unknown",
+        "git",
+        "irreversible",
+    ] {
+        assert!(plan.get(field).is_some(), "{field} is missing in {plan}");
+    }
+    assert_eq!(cli.read("new.txt").as_deref(), Some("agent\n"));
+    let id = plan["plan_id"].as_str().expect("an id");
+    let report = cli.call(["rewind", "--plan", id, "--json"]).ok().json();
+    assert_eq!(report["plan"]["delete"][0]["path"], "new.txt");
+    assert_eq!(cli.read("new.txt"), None);
+}
+
+#[test]
+fn a_plan_of_another_present_is_not_applied() {
+    let cli = contested();
+    let plan = cli.call(["rewind", "start", "--dry-run", "--json"]).ok().json();
+    cli.write("new.txt", "changed since\n");
+    let id = plan["plan_id"].as_str().expect("an id");
+    let error = cli.call(["rewind", "--plan", id, "--json"]).exits(3).error();
+    assert_eq!(error["code"], "plan_outdated");
+    assert_eq!(cli.read("new.txt").as_deref(), Some("changed since\n"));
+}
+
+#[test]
+fn a_conflict_stops_with_both_sides_named() {
+    let cli = contested();
+    cli.write("a.txt", &lines(&[(2, "person too")]));
+    let done = cli.call(["rewind", "start"]).exits(3);
+    assert!(done.stderr.contains("conflict a.txt (content: there is file"), "{}", done.stderr);
+    assert!(done.stderr.contains("--on-conflict keep-mine"), "{}", done.stderr);
+    assert_eq!(cli.read("b.txt"), None, "nothing changed");
+    cli.call(["rewind", "start", "--on-conflict", "keep-mine"]).exits(4);
+    assert_eq!(cli.read("a.txt"), Some(lines(&[(2, "person too")])));
+    assert_eq!(cli.read("b.txt").as_deref(), Some("b\n"));
+}
+
+#[test]
+fn paths_limit_what_goes_back() {
+    let cli = contested();
+    cli.call(["rewind", "start", "b.txt"]).ok();
+    assert_eq!(cli.read("b.txt").as_deref(), Some("b\n"));
+    assert_eq!(cli.read("new.txt").as_deref(), Some("agent\n"));
+}
+
+#[test]
+fn hunks_limit_what_goes_back() {
+    let cli = Cli::adopted(&[("a.txt", &lines(&[]))]);
+    cli.turn("A", "edit", || cli.write("a.txt", &lines(&[(2, "first"), (15, "second")])));
+    cli.call(["rewind", "start", "--hunk", "a.txt:2"]).ok();
+    assert_eq!(cli.read("a.txt"), Some(lines(&[(2, "first")])));
+    cli.call(["rewind", "start", "--hunk", "a.txt"]).exits(2);
+}
+
+#[test]
+fn undo_takes_words_for_what_and_where() {
+    let cli = contested();
+    cli.call(["undo", "new.txt"]).ok();
+    assert_eq!((cli.read("new.txt"), cli.read("b.txt")), (None, None));
+    cli.call(["undo", "turn:1", "b.txt"]).ok();
+    assert_eq!(cli.read("b.txt").as_deref(), Some("b\n"));
+    let error = cli.call(["undo", "turn:9", "--json"]).exits(1).error();
+    assert_eq!(error["code"], "unknown_target");
+}
+
+#[test]
+fn a_snapshot_and_a_transaction_roll_back() {
+    let cli = Cli::adopted(&[("a", "1\n"), ("b", "1\n")]);
+    let done =
+        cli.call(["snapshot", "--action", "write_file", "--path", "a", "--session", "A"]).ok();
+    let id = done.stdout.trim().to_owned();
+    assert_eq!(id.len(), 12);
+    assert!(done.stderr.contains(&format!("chronicle rollback {id}")), "{}", done.stderr);
+    cli.write("a", "2\n");
+    cli.call(["settle"]).ok();
+    cli.call(["rollback", &id]).ok();
+    assert_eq!(cli.read("a").as_deref(), Some("1\n"));
+
+    let transaction = cli.call(["begin"]).ok().stdout.trim().to_owned();
+    for path in ["a", "b"] {
+        let words =
+            ["snapshot", "--action", "write_file", "--transaction", &transaction, "--path", path];
+        cli.call(words).ok();
+        cli.write(path, "3\n");
+    }
+    cli.call(["settle"]).ok();
+    cli.call(["begin"]).exits(3);
+    cli.call(["commit", &transaction]).ok();
+    cli.call(["rollback", &transaction]).ok();
+    assert_eq!((cli.read("a").as_deref(), cli.read("b").as_deref()), (Some("1\n"), Some("1\n")));
+}
+
+#[test]
+fn nothing_to_redo_is_stopped_and_an_unknown_moment_fails() {
+    let cli = contested();
+    let error = cli.call(["redo", "--json"]).exits(3).error();
+    assert_eq!(error["code"], "nothing_to_do");
+    let error = cli.call(["rewind", "never", "--json"]).exits(1).error();
+    assert_eq!(error["code"], "unknown_target");
+    assert!(error["hint"].as_str().expect("a hint").contains("chronicle log"));
+}
+
+#[test]
+fn a_moment_already_reached_is_no_failure() {
+    let cli = contested();
+    cli.call(["rewind", "start"]).ok();
+    let done = cli.call(["rewind", "start"]).ok();
+    assert!(done.stderr.contains("Already there: nothing changed"), "{}", done.stderr);
+}
+
+#[test]
+fn on_a_terminal_a_person_is_asked_before_much_goes() {
+    let cli = Cli::adopted(&[("a", "1\n")]);
+    let names: Vec<_> = (0..21).map(|n| format!("new-{n}")).collect();
+    cli.turn("A", "make many", || names.iter().for_each(|name| cli.write(name, "x\n")));
+    let asked = |answer: &str| {
+        let terminal = Terminal::new();
+        terminal.type_in(answer);
+        terminal.run(cli.command(["rewind", "start"]))
+    };
+    let (screen, status) = asked("n\r");
+    assert_eq!(status, 3, "{screen}");
+    assert!(screen.contains("This deletes 21 files. Go on? [y/N]"), "{screen}");
+    assert!(names.iter().all(|name| cli.read(name).is_some()));
+    let (screen, status) = asked("y\r");
+    assert_eq!(status, 0, "{screen}");
+    assert!(names.iter().all(|name| cli.read(name).is_none()));
+}
+
+#[test]
+fn without_a_terminal_or_with_yes_nobody_is_asked() {
+    let cli = Cli::adopted(&[("a", "1\n")]);
+    let names: Vec<_> = (0..21).map(|n| format!("new-{n}")).collect();
+    cli.turn("A", "make many", || names.iter().for_each(|name| cli.write(name, "x\n")));
+    cli.call(["rewind", "start"]).ok();
+    cli.call(["redo"]).ok();
+    let (screen, status) = Terminal::new().run(cli.command(["rewind", "start", "--yes"]));
+    assert_eq!(status, 0, "{screen}");
+    assert!(!screen.contains("Go on?"), "{screen}");
+}

@@ -1,1 +1,111 @@
-fn main(){}
+//! Measures Chronicle beside the bare limit of each job, in one run on one machine.
+//!
+//! usage: `chronicle-bench [--large] [--out FILE] DIR`; DIR must be on a journaled file system, as
+//! `bench/run` makes one. Only ratios count: times drift from run to run.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
+
+mod measure;
+mod rows;
+mod trees;
+
+use std::path::{Path, PathBuf};
+
+use measure::Result;
+use rows::Row;
+
+struct Options {
+    large: bool,
+    out: Option<PathBuf>,
+    directory: PathBuf,
+}
+
+fn main() -> Result<()> {
+    let options = options()?;
+    let rows = measure_all(&options)?;
+    let table = table(&rows);
+    println!("{table}");
+    if let Some(out) = &options.out {
+        std::fs::write(out, &table)?;
+    }
+    Ok(())
+}
+
+fn options() -> Result<Options> {
+    let (mut large, mut out, mut directory) = (false, None, None);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--large" => large = true,
+            "--out" => out = Some(PathBuf::from(words.next().ok_or("--out needs a file")?)),
+            _ => directory = Some(PathBuf::from(word)),
+        }
+    }
+    let directory = directory.ok_or("usage: chronicle-bench [--large] [--out FILE] DIR")?;
+    Ok(Options { large, out, directory })
+}
+
+fn measure_all(options: &Options) -> Result<Vec<Row>> {
+    let scratch = std::path::absolute(options.directory.join("chronicle-bench"))?;
+    std::fs::create_dir(&scratch)?;
+    say("one file");
+    let mut rows = rows::in_process(&scratch)?;
+    say("one process");
+    rows.push(rows::process(&scratch)?);
+    let (more, rewind) = tree(&scratch, 100_000, 3)?;
+    rows.extend(more);
+    if options.large {
+        let (more, larger) = tree(&scratch, 1_000_000, 1)?;
+        rows.extend(more);
+        rows.push(Row {
+            what: "the same rewind in a tree ten times larger".to_owned(),
+            ours: larger,
+            limit: rewind,
+            unit: "ms",
+            beside: "in 100000 files",
+            bound: 1.1,
+        });
+    }
+    std::fs::remove_dir_all(&scratch)?;
+    Ok(rows)
+}
+
+/// All figures of one tree, and how long its rewind took.
+fn tree(scratch: &Path, files: usize, rounds: usize) -> Result<(Vec<Row>, f64)> {
+    let top = scratch.join(format!("tree-{files}"));
+    say(&format!("making {files} files"));
+    trees::make(&top, files)?;
+    measure::run(&mut std::process::Command::new("sync"), &[0])?;
+    say("first capture");
+    let mut rows = rows::first(scratch, &top, files, rounds)?;
+    say("unchanged look");
+    rows.push(rows::look(scratch, &top, files)?);
+    say("rewind");
+    let (row, ours) = rows::rewind(scratch, &top, files)?;
+    rows.push(row);
+    Ok((rows, ours))
+}
+
+fn say(what: &str) {
+    eprintln!("measuring: {what}");
+}
+
+/// The table in Markdown.
+fn table(rows: &[Row]) -> String {
+    let mut text =
+        "| what | ours | beside it | ratio | at most | |\n|---|---|---|---|---|---|\n".to_owned();
+    for row in rows {
+        let ratio = row.ours / row.limit;
+        let verdict = if ratio <= row.bound { "holds" } else { "**misses**" };
+        let (what, beside, unit) = (&row.what, row.beside, row.unit);
+        let (ours, limit) = (figure(row.ours), figure(row.limit));
+        text.push_str(&format!(
+            "| {what} | {ours} {unit} | {limit} {unit}: {beside} | {ratio:.2} | {:.2} | {verdict} |\n",
+            row.bound
+        ));
+    }
+    text
+}
+
+fn figure(value: f64) -> String {
+    if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+}

@@ -328,7 +328,9 @@ impl Drop for Catalog {
         log.push("-wal");
         let large = std::fs::metadata(log).is_ok_and(|log| log.len() > WAL_LEFT_BEHIND);
         if large {
-            // It may stay: somebody else may be reading, and the next one tries again.
+            // It may stay: somebody else may be reading, nobody waits for that, and the next one
+            // tries again.
+            let _ = self.connection.busy_timeout(std::time::Duration::ZERO);
             let _ = self.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
         }
     }

@@ -47,6 +47,14 @@ pub enum Error {
     /// Words that do not make sense together.
     #[error("{0}")]
     Usage(String),
+    /// What an action is about to touch could not be saved before it.
+    #[error("Could not save {path} before the action: {why}")]
+    NotCaptured {
+        /// The path.
+        path: WorkspacePath,
+        /// Why, in words.
+        why: &'static str,
+    },
     /// Somebody else holds the workspace.
     #[error("Workspace is busy: {0}")]
     Busy(String),
@@ -175,6 +183,7 @@ impl Error {
             Self::ThroughSymlink(_) => "through_symlink",
             Self::InvalidPath(_) => "invalid_path",
             Self::Usage(_) => "usage",
+            Self::NotCaptured { .. } => "not_captured",
             Self::Busy(_) => "busy",
             Self::Stopped(Stop::Conflict(_)) => "conflict",
             Self::Stopped(Stop::PlanOutdated(_)) => "plan_outdated",

@@ -188,6 +188,9 @@ fn hint(error: &Error) -> Option<&'static str> {
         Error::OutsideRoots(_) => "Protect it too with: chronicle roots add PATH",
         Error::ThroughSymlink(_) => "Name the real path behind the link",
         Error::InvalidPath(_) => "Give the path without '.', '..' or doubled slashes",
+        Error::NotCaptured { .. } => {
+            "Let the action wait: what it would destroy is not saved. Make the file readable and quiet"
+        }
         Error::Busy(_) => {
             "Try again when it is done, or add --wait to rewind, rollback, undo and redo"
         }

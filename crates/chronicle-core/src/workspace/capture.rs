@@ -6,6 +6,7 @@ use super::attribute::{
     Announced, DEFAULT_SESSION, Group, Openings, Window, attribute, session_of,
 };
 use super::look_around::is_news;
+use super::views::why_text;
 use super::{PATIENCE, Workspace, key};
 use crate::catalog::{Batch, DirectoryUpdate, Durability, LocalState, Log, Open};
 use crate::codec;
@@ -171,6 +172,10 @@ impl Workspace {
 
     /// What an action named inside a directory that a filter keeps out: the walk does not go there.
     fn look_into_filtered(&self, open: &Openings, look: &mut Look) -> Result<()> {
+        // Most looks have nothing announced, and a filter is dear to make.
+        if open.announced.iter().all(|announced| announced.paths.is_empty()) {
+            return Ok(());
+        }
         let filter = self.filter()?;
         let named = open.announced.iter().flat_map(|announced| &announced.paths);
         let hidden: Vec<_> = named.filter(|path| filter.covers(path, false)).cloned().collect();
@@ -227,6 +232,10 @@ impl Workspace {
                 None if current.contains_key(path) => current[path].clone(),
                 None => self.catalog.known(path)?.map_or(Entry::Absent, |known| known.entry),
             };
+            // Before first: an action that could destroy what is not saved must not start.
+            if let Entry::Unknown(why @ (Why::Unreadable | Why::Changing)) = before {
+                return Err(Error::NotCaptured { path: path.clone(), why: why_text(why) });
+            }
             record.changes.push(Change {
                 path: path.clone(),
                 before,

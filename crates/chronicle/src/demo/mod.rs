@@ -14,8 +14,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use chronicle_core::{
-    DiffRequest, Home, InitOptions, OnConflict, RewindKind, RewindReport, RewindRequest,
-    SnapshotRequest, TurnRequest, Workspace,
+    DiffRequest, Home, InitOptions, RewindKind, RewindReport, RewindRequest, SnapshotRequest,
+    TurnRequest, Workspace,
 };
 
 use crate::error::{CommandError, Outcome};
@@ -234,20 +234,7 @@ impl Story<'_> {
         workspace: &mut Workspace,
         kind: RewindKind,
     ) -> Result<RewindReport, CommandError> {
-        let request = RewindRequest {
-            kind,
-            paths: Vec::new(),
-            hunks: Vec::new(),
-            exact: false,
-            session: None,
-            all_sessions: false,
-            recreate_root: false,
-            on_conflict: OnConflict::Stop,
-            take_shared: false,
-            git: None,
-            touch: false,
-            wait: false,
-        };
+        let request = RewindRequest::new(kind);
         Ok(workspace.rewind(&request, &mut |_| true)?)
     }
 

@@ -205,3 +205,21 @@ fn denied_file_is_unknown_and_never_overwritten() {
     assert_eq!(env.read("secret").as_deref(), Some("new, and nowhere else\n"));
     assert_eq!(env.read("other").as_deref(), Some("old\n"));
 }
+
+#[test]
+fn denied_file_stops_the_action_that_names_it() {
+    if needs_no_root("denied_file_stops_the_action_that_names_it") {
+        return;
+    }
+    let env = world();
+    env.write("secret", "old\n");
+    env.ok(&["init"]);
+    env.write("secret", "new, and nowhere else\n");
+    fs::set_permissions(env.path("secret"), fs::Permissions::from_mode(0o000)).unwrap();
+    fs::read(env.path("secret")).expect_err("the file must deny reading");
+    let words = ["--json", "snapshot", "--action", "write_file", "--path", "secret"];
+    let ran = env.run(&words).code(1);
+    assert!(ran.stderr().contains("not_captured"), "{}", ran.story());
+    fs::set_permissions(env.path("secret"), fs::Permissions::from_mode(0o644)).unwrap();
+    env.ok(&["snapshot", "--action", "write_file", "--path", "secret"]);
+}

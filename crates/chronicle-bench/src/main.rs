@@ -1,6 +1,7 @@
 //! Measures Chronicle beside the bare limit of each job, in one run on one machine.
 //!
-//! usage: `chronicle-bench [--large] [--out FILE] DIR`; DIR must be on a journaled file system, as
+//! usage: `chronicle-bench [--large | --small] [--out FILE] DIR`; `--small` stops after the figures of
+//! one file; DIR must be on a journaled file system, as
 //! `bench/run` makes one. Only ratios count: times drift from run to run.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
 
@@ -15,6 +16,7 @@ use rows::Row;
 
 struct Options {
     large: bool,
+    small: bool,
     out: Option<PathBuf>,
     directory: PathBuf,
 }
@@ -31,17 +33,19 @@ fn main() -> Result<()> {
 }
 
 fn options() -> Result<Options> {
-    let (mut large, mut out, mut directory) = (false, None, None);
+    let (mut large, mut small, mut out, mut directory) = (false, false, None, None);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--large" => large = true,
+            "--small" => small = true,
             "--out" => out = Some(PathBuf::from(words.next().ok_or("--out needs a file")?)),
             _ => directory = Some(PathBuf::from(word)),
         }
     }
-    let directory = directory.ok_or("usage: chronicle-bench [--large] [--out FILE] DIR")?;
-    Ok(Options { large, out, directory })
+    let directory =
+        directory.ok_or("usage: chronicle-bench [--large | --small] [--out FILE] DIR")?;
+    Ok(Options { large, small, out, directory })
 }
 
 fn measure_all(options: &Options) -> Result<Vec<Row>> {
@@ -51,10 +55,18 @@ fn measure_all(options: &Options) -> Result<Vec<Row>> {
     let mut rows = rows::in_process(&scratch)?;
     say("one process");
     rows.push(rows::process(&scratch)?);
-    let (more, rewind) = tree(&scratch, 100_000, 3)?;
-    rows.extend(more);
-    if options.large {
-        let (more, larger) = tree(&scratch, 1_000_000, 1)?;
+    if !options.small {
+        rows.extend(trees(&scratch, options.large)?);
+    }
+    std::fs::remove_dir_all(&scratch)?;
+    Ok(rows)
+}
+
+/// The figures of whole trees.
+fn trees(scratch: &Path, large: bool) -> Result<Vec<Row>> {
+    let (mut rows, rewind) = tree(scratch, 100_000, 3)?;
+    if large {
+        let (more, larger) = tree(scratch, 1_000_000, 1)?;
         rows.extend(more);
         rows.push(Row {
             what: "the same rewind in a tree ten times larger".to_owned(),
@@ -65,7 +77,6 @@ fn measure_all(options: &Options) -> Result<Vec<Row>> {
             bound: 1.1,
         });
     }
-    std::fs::remove_dir_all(&scratch)?;
     Ok(rows)
 }
 

@@ -218,7 +218,7 @@ pub(crate) fn rewind(scratch: &Path, top: &Path, files: usize) -> Result<(Row, f
         let changed = trees::change(top, files, files / 5000, round)?;
         say(&["turn", "end", "--key", &key, "--session", "bench"])?;
         run(&mut Command::new("sync"), &[0])?;
-        let mut command = chronicle(&home, top, &["rewind", "start", "--exact", "--yes"])?;
+        let mut command = chronicle(&home, top, &["rewind", "before:turn:-1", "--exact", "--yes"])?;
         let ran = run(command.env("CHRONICLE_TIMINGS", "1"), &[0])?;
         ours.push(timings_without(&ran.stderr, &["look"])? / 1e3);
         fs::write(&list, changed.join("\n"))?;

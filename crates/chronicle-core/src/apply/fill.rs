@@ -22,12 +22,14 @@ use crate::store::ContentStorage;
 use super::attributes::{Goal, Handle};
 use super::directories::{Directories, see};
 use super::script::{Place, Script, Slot};
-use super::stage::{LANES, Stages};
+use super::stage::{Stages, THREADS};
 
 /// Content up to this size is read as a whole.
 const WHOLE: u64 = 4 << 20;
 /// The size of a hole's grain, and the least that is written at once.
 const BLOCK: usize = 4096;
+/// How many entries a thread takes at a time.
+const SHARE: usize = 16;
 /// Fewer entries than this are not worth a thread.
 const WORTH_A_THREAD: usize = 32;
 
@@ -70,9 +72,9 @@ pub(super) fn sync(stages: &Stages, script: &Script) -> Result<()> {
         for place in here.filter(|place| matches!(place.then, Entry::File(_))) {
             sync_one(stages, place).at("sync the staged", place.path.as_path())?;
         }
-        for lane in 0..LANES {
+        for lane in stage.lanes() {
             let holder = script.holders[index].as_path();
-            rustix::fs::fsync(stage.lane(lane)).at("sync staging in", holder)?;
+            rustix::fs::fsync(lane).at("sync staging in", holder)?;
         }
     }
     Ok(())
@@ -119,24 +121,31 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Writes entries, each thread into its own lane, and returns what became of each in order.
+    /// Writes entries, each share of them into one lane, and returns what became of each in order.
     fn write_all(&self, places: &[&Place]) -> Result<Vec<Staged>> {
         let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let work = |lane: usize| -> Result<Vec<(usize, Staged)>> {
+        let lanes = self.stages.lanes();
+        let work = || -> Result<Vec<(usize, Staged)>> {
             let mut done = Vec::new();
             while !failed.load(Ordering::Relaxed) {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(place) = places.get(index) else { break };
-                let staged = self.write(place, lane);
-                failed.fetch_or(staged.is_err(), Ordering::Relaxed);
-                done.push((index, staged?));
+                let share = next.fetch_add(1, Ordering::Relaxed);
+                let from = share * SHARE;
+                if from >= places.len() {
+                    break;
+                }
+                let here = &places[from..places.len().min(from + SHARE)];
+                for (index, place) in (from..).zip(here) {
+                    let staged = self.write(place, share % lanes);
+                    failed.fetch_or(staged.is_err(), Ordering::Relaxed);
+                    done.push((index, staged?));
+                }
             }
             Ok(done)
         };
-        let threads = if places.len() < WORTH_A_THREAD { 1 } else { LANES };
+        let threads = if places.len() < WORTH_A_THREAD { 1 } else { THREADS };
         let done = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|lane| scope.spawn(move || work(lane))).collect();
-            let mut done = work(0)?;
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut done = work()?;
             for other in others {
                 done.extend(other.join().expect("BUG: a staging thread panicked")?);
             }

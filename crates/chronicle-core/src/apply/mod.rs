@@ -94,7 +94,8 @@ pub fn prepare(roots: &Roots, work: &Work, store: &dyn ContentStorage) -> Result
     let mut directories = Directories::new(roots);
     let seen = check::check(&mut directories, work)?;
     let mut script = outline::draw(&mut directories, work, &seen)?;
-    let stages = Stages::make(&mut directories, &script.holders, &script.id)?;
+    let lanes = stage::lanes_for(script.places().count());
+    let stages = Stages::make(&mut directories, &script.holders, &script.id, lanes)?;
     let places = script.places_mut().collect();
     let problems = fill::fill(&stages, &mut directories, places, store, work.touch)?;
     script.problems.extend(problems);

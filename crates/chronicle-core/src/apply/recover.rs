@@ -32,7 +32,8 @@ pub fn recover(roots: &Roots, bytes: &[u8], store: &dyn ContentStorage) -> Resul
         source: std::io::Error::new(ErrorKind::InvalidData, error),
     })?;
     let mut directories = Directories::new(roots);
-    let stages = Stages::reopen(&mut directories, &script.holders, &script.id)?;
+    let lanes = script.places().map(|place| place.slot.lane + 1).max().unwrap_or(1);
+    let stages = Stages::reopen(&mut directories, &script.holders, &script.id, lanes)?;
     restage(&stages, &mut directories, &mut script, store)?;
     let applied = steps::run(roots, &script, &stages, None)?;
     failpoint::hit("rewind_after_apply");

@@ -33,7 +33,7 @@ pub(super) struct Script {
 pub(super) struct Slot {
     /// Which of the staging directories.
     pub(super) stage: usize,
-    /// Which directory in it: one for each thread that stages.
+    /// Which directory in it.
     pub(super) lane: usize,
     /// The name in that directory.
     pub(super) number: u64,

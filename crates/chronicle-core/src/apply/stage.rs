@@ -4,6 +4,7 @@
 //! every step can be a rename. What is written into them is the business of `fill`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, RawMode};
 use rustix::io::Errno;
@@ -19,10 +20,13 @@ use super::script::Slot;
 
 /// How the name of every staging directory begins.
 pub(crate) const STAGING_PREFIX: &str = ".chronicle-staging-";
-/// How many threads stage, each in a directory of its own: one directory takes one writer.
-pub(super) const LANES: usize = 2;
-/// The names of their directories.
-const LANE_NAMES: [&str; LANES] = ["0", "1"];
+/// The most directories that new entries are spread over: a directory takes one writer at a time,
+/// and is searched from its beginning for every name.
+pub(super) const LANES: usize = 64;
+/// How many entries are worth another such directory.
+const WORTH_A_LANE: usize = 64;
+/// How many threads stage, and how many take staging away.
+pub(super) const THREADS: usize = 2;
 /// Holds what was removed; its presence means that the commit point was passed.
 pub(super) const TRASH: &str = "trash";
 /// Holds what moves in two steps.
@@ -55,12 +59,17 @@ pub(super) struct Stage {
     plan: PlanId,
     holder: OwnedFd,
     top: OwnedFd,
-    lanes: [OwnedFd; LANES],
+    lanes: Vec<OwnedFd>,
+}
+
+/// How many directories so many entries are spread over.
+pub(super) fn lanes_for(entries: usize) -> usize {
+    entries.div_ceil(WORTH_A_LANE).clamp(1, LANES)
 }
 
 impl Stage {
     /// Makes a new one, leaving the time of the directory that holds it.
-    pub(super) fn make(holder: BorrowedFd<'_>, id: &PlanId) -> Result<Self, Errno> {
+    fn make(holder: BorrowedFd<'_>, id: &PlanId, lanes: usize) -> Result<Self, Errno> {
         let name = staging_name(id);
         match changing(holder, || make_directory(holder, &name)) {
             Err(Errno::EXIST) => {
@@ -70,31 +79,32 @@ impl Stage {
             }
             other => other?,
         }
-        Self::open(holder, id).inspect_err(|_| {
+        Self::open(holder, id, lanes).inspect_err(|_| {
             let _ = Leftover::open(holder, id).and_then(|made| made.discard());
         })
     }
 
     /// Opens the one that an interrupted rewind left, making what somebody removed of it.
-    pub(super) fn reopen(holder: BorrowedFd<'_>, id: &PlanId) -> Result<Self, Errno> {
+    fn reopen(holder: BorrowedFd<'_>, id: &PlanId, lanes: usize) -> Result<Self, Errno> {
         let name = staging_name(id);
         match changing(holder, || make_directory(holder, &name)) {
-            Ok(()) | Err(Errno::EXIST) => Self::open(holder, id),
+            Ok(()) | Err(Errno::EXIST) => Self::open(holder, id, lanes),
             Err(error) => Err(error),
         }
     }
 
-    fn open(holder: BorrowedFd<'_>, plan: &PlanId) -> Result<Self, Errno> {
+    fn open(holder: BorrowedFd<'_>, plan: &PlanId, lanes: usize) -> Result<Self, Errno> {
         let top = rustix::fs::openat(holder, staging_name(plan), OPEN, Mode::empty())?;
         clear_lists(&top);
-        let lanes = [open_or_make(&top, LANE_NAMES[0])?, open_or_make(&top, LANE_NAMES[1])?];
+        let lanes = (0..lanes).map(|lane| open_or_make(&top, &lane.to_string()));
+        let lanes = lanes.collect::<Result<_, _>>()?;
         let holder = holder.try_clone_to_owned().map_err(errno)?;
         Ok(Self { plan: *plan, holder, top, lanes })
     }
 
-    /// The directory of one thread.
-    pub(super) fn lane(&self, lane: usize) -> BorrowedFd<'_> {
-        self.lanes[lane].as_fd()
+    /// The directories of new entries.
+    pub(super) fn lanes(&self) -> &[OwnedFd] {
+        &self.lanes
     }
 
     /// Makes everything in it durable, with everything else on its volume.
@@ -144,11 +154,13 @@ impl Stages {
         directories: &mut Directories<'_>,
         holders: &[WorkspacePath],
         id: &PlanId,
+        lanes: usize,
     ) -> Result<Self> {
         let mut made = Self { stages: Vec::new(), temporary: true };
         for holder in holders {
             let directory = directories.open(holder).at("open", holder.as_path())?;
-            let stage = Stage::make(directory.as_fd(), id).at("write to", holder.as_path())?;
+            let stage =
+                Stage::make(directory.as_fd(), id, lanes).at("write to", holder.as_path())?;
             if directories.is_top(holder) {
                 let mut others = holders.to_vec();
                 others.retain(|other| !directories.is_top(other) && other.is_within(holder));
@@ -166,10 +178,11 @@ impl Stages {
         directories: &mut Directories<'_>,
         holders: &[WorkspacePath],
         id: &PlanId,
+        lanes: usize,
     ) -> Result<Self> {
         let open = |holder: &WorkspacePath| {
             let directory = directories.open(holder).at("open", holder.as_path())?;
-            Stage::reopen(directory.as_fd(), id).at("open staging in", holder.as_path())
+            Stage::reopen(directory.as_fd(), id, lanes).at("open staging in", holder.as_path())
         };
         let stages = holders.iter().map(open).collect::<Result<_>>()?;
         Ok(Self { stages, temporary: false })
@@ -186,7 +199,12 @@ impl Stages {
 
     /// The directory and the name of a slot.
     pub(super) fn slot(&self, slot: &Slot) -> (BorrowedFd<'_>, String) {
-        (self.stages[slot.stage].lane(slot.lane), slot.number.to_string())
+        (self.stages[slot.stage].lanes[slot.lane].as_fd(), slot.number.to_string())
+    }
+
+    /// How many directories each of them spreads new entries over.
+    pub(super) fn lanes(&self) -> usize {
+        self.stages.iter().map(|stage| stage.lanes.len()).min().unwrap_or(1)
     }
 }
 
@@ -256,9 +274,25 @@ impl Leftover {
 
     /// Removes it with the names that a rewind makes, and no others.
     pub(super) fn remove(&self) -> Result<(), Errno> {
-        for lane in LANE_NAMES.into_iter().chain([TRASH]) {
-            remove_numbered(&self.top, lane)?;
-        }
+        remove_numbered(&self.top, TRASH)?;
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<(), Errno> {
+            loop {
+                let lane = next.fetch_add(1, Ordering::Relaxed);
+                if lane >= LANES || !remove_numbered(&self.top, &lane.to_string())? {
+                    return Ok(());
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            // A second one only where there is enough: most rewinds have one directory.
+            let many = see(&self.top, b"2")?.is_some();
+            let others: Vec<_> =
+                (1..if many { THREADS } else { 1 }).map(|_| scope.spawn(work)).collect();
+            let done = work();
+            let others = others.into_iter().map(|other| other.join().expect("BUG: it panicked"));
+            others.fold(done, Result::and)
+        })?;
         // What moves is nowhere else, so it is only ever removed empty.
         gone(rustix::fs::unlinkat(&self.top, MOVED, AtFlags::REMOVEDIR))?;
         gone(rustix::fs::unlinkat(&self.top, ELSEWHERE, AtFlags::empty()))?;
@@ -267,10 +301,10 @@ impl Leftover {
     }
 }
 
-/// Empties and removes a directory of staging, whose names are all numbers.
-fn remove_numbered(top: &OwnedFd, name: &str) -> Result<(), Errno> {
+/// Empties and removes a directory of staging, whose names are all numbers; false if there is none.
+fn remove_numbered(top: &OwnedFd, name: &str) -> Result<bool, Errno> {
     let directory = match rustix::fs::openat(top, name, OPEN, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::NOENT) => return Ok(false),
         other => other?,
     };
     // Read to the end before anything is removed: what a listing shows while its directory
@@ -287,7 +321,7 @@ fn remove_numbered(top: &OwnedFd, name: &str) -> Result<(), Errno> {
             other => gone(other)?,
         }
     }
-    gone(rustix::fs::unlinkat(top, name, AtFlags::REMOVEDIR))
+    gone(rustix::fs::unlinkat(top, name, AtFlags::REMOVEDIR)).map(|()| true)
 }
 
 /// A removal that somebody else did first is done.

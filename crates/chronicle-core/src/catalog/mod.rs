@@ -44,6 +44,9 @@ pub(crate) enum Durability {
     ProcessDeath,
 }
 
+/// The records of a snapshot, beside what is open, which sorts behind them.
+const OF_SNAPSHOT: i64 = 0;
+
 /// Things that were announced and have not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Open {
@@ -62,6 +65,8 @@ pub(crate) struct Batch {
     pub(crate) records: Vec<Record>,
     /// Small contents that the records name.
     pub(crate) objects: Vec<Row>,
+    /// Small contents that are here already, in a smaller form.
+    pub(crate) smaller: Vec<Row>,
     /// What is known from now on.
     pub(crate) known: Vec<DirectoryUpdate>,
     /// Values of this machine; `None` removes one.
@@ -74,6 +79,14 @@ pub(crate) struct Batch {
     pub(crate) idempotency: Option<Vec<u8>>,
     /// Keeps the content that the records name from being swept until they are committed.
     pub(crate) hold: Option<StoreLock>,
+}
+
+/// Where the log ends after a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Appended {
+    pub(crate) last: Head,
+    /// The link of the record before the last.
+    pub(crate) previous: LinkHash,
 }
 
 /// One workspace's database.
@@ -138,7 +151,7 @@ impl Catalog {
         mut batch: Batch,
         expected: Head,
         durability: Durability,
-    ) -> Result<Head> {
+    ) -> Result<Appended> {
         let path = self.path.clone();
         let at = move |error| catalog_error(&path, error);
         if self.durability != durability {
@@ -154,16 +167,17 @@ impl Catalog {
         if let Some(key) = &batch.idempotency
             && was_applied(&transaction, key).map_err(&at)?
         {
-            return head(&transaction).map_err(at);
+            let last = head(&transaction).map_err(&at)?;
+            return Ok(Appended { last, previous: last.link });
         }
         let found = head(&transaction).map_err(&at)?;
         if found != expected {
             return Err(Error::Moved { expected: expected.seq, found: found.seq });
         }
-        let head = write(&transaction, &mut batch, expected).map_err(&at)?;
+        let appended = write(&transaction, &mut batch, expected).map_err(&at)?;
         failpoint::hit("catalog_before_commit");
         transaction.commit().map_err(at)?;
-        Ok(head)
+        Ok(appended)
     }
 
     /// One record, if the log has it.
@@ -171,6 +185,14 @@ impl Catalog {
         let sql = "SELECT seq, leaf, body, leaf_hash, link FROM record WHERE seq = ?1";
         let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
         statement.query_row([seq.0.cast_signed()], sealed).optional().map_err(|e| self.error(e))
+    }
+
+    /// The link of one record; of none, that from which the first goes on.
+    pub(crate) fn link(&self, seq: Seq) -> Result<LinkHash> {
+        let sql = "SELECT link FROM record WHERE seq = ?1";
+        let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
+        let link = statement.query_row([seq.0.cast_signed()], |row| row.get(0)).optional();
+        Ok(link.map_err(|e| self.error(e))?.map_or(LinkHash::ZERO, LinkHash))
     }
 
     /// The positions of all records of a kind that is neither intent nor outcome, oldest first.
@@ -181,16 +203,16 @@ impl Catalog {
 
     /// The positions of the records of one snapshot, oldest first.
     pub(crate) fn of_snapshot(&self, id: &SnapshotId) -> Result<Vec<Seq>> {
-        self.seqs("SELECT seq FROM record WHERE snapshot = ?1 ORDER BY seq", [&id.0[..]])
+        let sql = "SELECT seq FROM by_id WHERE kind = ?1 AND id = ?2 ORDER BY seq";
+        self.seqs(sql, params![OF_SNAPSHOT, &id.0[..]])
     }
 
     /// The ids of all snapshots, oldest first.
     pub(crate) fn snapshots(&self) -> Result<Vec<SnapshotId>> {
-        let sql =
-            "SELECT DISTINCT snapshot FROM record WHERE snapshot IS NOT NULL ORDER BY snapshot";
+        let sql = "SELECT DISTINCT id FROM by_id WHERE kind = ?1 ORDER BY id";
         let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
         let ids = statement
-            .query_map([], |row| row.get::<_, [u8; 16]>(0))
+            .query_map([OF_SNAPSHOT], |row| row.get::<_, [u8; 16]>(0))
             .and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>)
             .map_err(|e| self.error(e))?;
         Ok(ids.into_iter().map(SnapshotId).collect())
@@ -210,7 +232,7 @@ impl Catalog {
         most: u32,
     ) -> Result<Vec<Seq>> {
         let sql = "SELECT seq FROM touched JOIN directory ON id = directory
-                   WHERE path = ?1 AND by_agent ORDER BY seq DESC LIMIT ?2";
+                   WHERE path = ?1 AND by_agent = 1 ORDER BY seq DESC LIMIT ?2";
         self.seqs(sql, params![directory.as_bytes(), most])
     }
 
@@ -233,7 +255,7 @@ impl Catalog {
 
     /// What is open of a kind: its id and the record that opened it, oldest first.
     pub(crate) fn open_things(&self, kind: Open) -> Result<Vec<(Vec<u8>, Seq)>> {
-        let sql = "SELECT id, seq FROM open WHERE kind = ?1 ORDER BY seq";
+        let sql = "SELECT id, seq FROM by_id WHERE kind = ?1 ORDER BY seq";
         let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
         statement
             .query_map([kind as i64], |row| {
@@ -349,7 +371,7 @@ impl Log for Catalog {
     ) -> Result<Head> {
         let idempotency = idempotency.map(<[u8]>::to_vec);
         let batch = Batch { records, idempotency, ..Batch::default() };
-        self.apply(batch, expected, Durability::PowerCut)
+        self.apply(batch, expected, Durability::PowerCut).map(|appended| appended.last)
     }
 
     fn read(&self, after: Seq, limit: usize) -> Result<Vec<Sealed>> {
@@ -387,6 +409,8 @@ fn connect(path: &Path) -> Result<Connection> {
     // Closing would copy the write-ahead log back and delete it: several flushes at the end of
     // every short process. It stays and is copied back when it has grown.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(at)?;
+    // A plan must not depend on the values bound to it: every new value would parse the statement anew.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(at)?;
     let pragmas = format!(
         "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = {WAL_FRAMES};
          PRAGMA synchronous = FULL; PRAGMA cache_size = -16384;"
@@ -429,8 +453,12 @@ fn was_applied(connection: &Connection, key: &[u8]) -> rusqlite::Result<bool> {
     connection.prepare_cached("SELECT 1 FROM applied WHERE key = ?1")?.exists([key])
 }
 
-fn write(connection: &Connection, batch: &mut Batch, from: Head) -> rusqlite::Result<Head> {
+fn write(connection: &Connection, batch: &mut Batch, from: Head) -> rusqlite::Result<Appended> {
     insert_objects(connection, &batch.objects)?;
+    for row in &batch.smaller {
+        let sql = "UPDATE object SET stored = ?2 WHERE id = ?1";
+        connection.prepare_cached(sql)?.execute(params![&row.id.0[..], row.stored])?;
+    }
     let sealed = log::seal_all(&mut batch.records, from);
     let mut directories = state::Directories::new(connection);
     for (record, sealed) in batch.records.iter().zip(&sealed) {
@@ -443,12 +471,13 @@ fn write(connection: &Connection, batch: &mut Batch, from: Head) -> rusqlite::Re
         state::update_directory(connection, &mut directories, update)?;
     }
     write_small(connection, batch)?;
-    let head = sealed.last().map_or(from, |last| Head { seq: last.seq, link: last.link });
+    let last = sealed.last().map_or(from, |last| Head { seq: last.seq, link: last.link });
+    let previous = sealed.iter().rev().nth(1).map_or(from.link, |before| before.link);
     if let Some(key) = &batch.idempotency {
         let sql = "INSERT INTO applied (key, seq) VALUES (?1, ?2)";
-        connection.execute(sql, params![key, head.seq.0.cast_signed()])?;
+        connection.execute(sql, params![key, last.seq.0.cast_signed()])?;
     }
-    Ok(head)
+    Ok(Appended { last, previous })
 }
 
 /// The values of this machine, and what opens and ends.
@@ -465,11 +494,10 @@ fn write_small(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
     }
     for (kind, id, index) in &batch.opens {
         let seq = batch.records[*index].seq.0.cast_signed();
-        let sql = "INSERT OR REPLACE INTO open (kind, id, seq) VALUES (?1, ?2, ?3)";
-        connection.prepare_cached(sql)?.execute(params![*kind as i64, id, seq])?;
+        insert_by_id(connection, *kind as i64, id, seq)?;
     }
     for (kind, id) in &batch.closes {
-        let sql = "DELETE FROM open WHERE kind = ?1 AND id = ?2";
+        let sql = "DELETE FROM by_id WHERE kind = ?1 AND id = ?2";
         connection.prepare_cached(sql)?.execute(params![*kind as i64, id])?;
     }
     Ok(())
@@ -489,18 +517,26 @@ fn insert_record(
     record: &Record,
     sealed: &Sealed,
 ) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO record (seq, kind, snapshot, leaf_hash, link, leaf, body)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let seq = sealed.seq.0.cast_signed();
+    let sql = "INSERT INTO record (seq, kind, leaf_hash, link, leaf, body)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     connection.prepare_cached(sql)?.execute(params![
-        sealed.seq.0.cast_signed(),
+        seq,
         kind_number(record.kind),
-        record.labels.snapshot.as_ref().map(|id| &id.0[..]),
         &sealed.leaf_hash.0[..],
         &sealed.link.0[..],
         sealed.leaf,
         sealed.body,
     ])?;
-    Ok(())
+    match &record.labels.snapshot {
+        Some(id) => insert_by_id(connection, OF_SNAPSHOT, &id.0, seq),
+        None => Ok(()),
+    }
+}
+
+fn insert_by_id(connection: &Connection, kind: i64, id: &[u8], seq: i64) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO by_id (kind, id, seq) VALUES (?1, ?2, ?3)";
+    connection.prepare_cached(sql)?.execute(params![kind, id, seq]).map(drop)
 }
 
 /// Remembers in which directories a record changed something; a moved entry counts in both.

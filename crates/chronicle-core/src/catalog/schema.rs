@@ -6,19 +6,20 @@ use rusqlite::Connection;
 const MIGRATIONS: [&str; 1] = [
     // `record` holds the log, `directory` the known state (one packed row per directory), `newer`
     // the single paths recorded since their directory's row was written, `touched` which records
-    // changed something in which directory, and whether an agent's work was among it, `object` the small contents that rode in a commit.
+    // changed something in which directory, and whether an agent's work was among it, `by_id` which
+    // records belong to which snapshot and what is open, `object` the small contents that rode in a
+    // commit. Every tree that a capture touches is a page more to sync: ids grow with time, so the
+    // newest snapshots and what is open, which sorts behind them, mostly share their page.
     "
     CREATE TABLE state (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
     CREATE TABLE record (
         seq INTEGER PRIMARY KEY,
         kind INTEGER NOT NULL,
-        snapshot BLOB,
         leaf_hash BLOB NOT NULL,
         link BLOB NOT NULL,
         leaf BLOB NOT NULL,
         body BLOB NOT NULL
     );
-    CREATE INDEX record_by_snapshot ON record (snapshot) WHERE snapshot IS NOT NULL;
     CREATE INDEX record_by_kind ON record (kind) WHERE kind NOT IN (1, 2);
     CREATE TABLE directory (id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, row BLOB);
     CREATE TABLE newer (
@@ -31,14 +32,14 @@ const MIGRATIONS: [&str; 1] = [
         directory INTEGER NOT NULL,
         seq INTEGER NOT NULL,
         by_agent INTEGER NOT NULL,
-        PRIMARY KEY (directory, seq)
+        PRIMARY KEY (directory, by_agent, seq)
     ) WITHOUT ROWID;
-    CREATE TABLE object (rowid INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, stored BLOB NOT NULL);
-    CREATE TABLE open (
+    CREATE TABLE object (id BLOB PRIMARY KEY, stored BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE by_id (
         kind INTEGER NOT NULL,
         id BLOB NOT NULL,
         seq INTEGER NOT NULL,
-        PRIMARY KEY (kind, id)
+        PRIMARY KEY (kind, id, seq)
     ) WITHOUT ROWID;
     CREATE TABLE applied (key BLOB PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE plan (id BLOB PRIMARY KEY, created INTEGER NOT NULL, bytes BLOB NOT NULL)

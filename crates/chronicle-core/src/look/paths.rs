@@ -21,6 +21,8 @@ use crate::path::WorkspacePath;
 
 /// Looks up what is known of one path.
 type Lookup<'a> = &'a dyn Fn(&WorkspacePath) -> Result<Option<Known>>;
+/// Makes the filter: only what lies below a named directory needs one, and it is dear to make.
+type MakeFilter<'a> = &'a dyn Fn() -> Result<Filter>;
 
 /// Looks at named paths and everything below them.
 ///
@@ -30,13 +32,13 @@ pub fn survey_paths(
     roots: &Roots,
     paths: &[WorkspacePath],
     known: Lookup<'_>,
-    filter: Option<&Filter>,
+    filter: Option<MakeFilter<'_>>,
     options: &SurveyOptions<'_>,
 ) -> Result<Survey> {
-    let mut look =
-        Named { roots, known, filter, options, found: Survey::default(), seen: BTreeMap::new() };
+    let mut look = Named { roots, known, options, found: Survey::default(), seen: BTreeMap::new() };
+    let mut made = None;
     for path in paths {
-        look.named(path)?;
+        look.named(path, filter, &mut made)?;
     }
     let mut found = look.found;
     found.candidates = look.seen.into_values().collect();
@@ -48,7 +50,6 @@ pub fn survey_paths(
 struct Named<'a> {
     roots: &'a Roots,
     known: Lookup<'a>,
-    filter: Option<&'a Filter>,
     options: &'a SurveyOptions<'a>,
     found: Survey,
     /// By path, because a path and a directory above it may both be named.
@@ -65,7 +66,12 @@ struct Step {
 }
 
 impl<'a> Named<'a> {
-    fn named(&mut self, path: &WorkspacePath) -> Result<()> {
+    fn named(
+        &mut self,
+        path: &WorkspacePath,
+        make: Option<MakeFilter<'_>>,
+        made: &mut Option<Filter>,
+    ) -> Result<()> {
         let unit = self.unit_above(path)?.map(Arc::new);
         let Some(stat) = self.roots.lstat(path)? else {
             let part = unit.as_ref().map_or(Some(Part::Ordinary), |unit| unit.part(path, false));
@@ -74,8 +80,11 @@ impl<'a> Named<'a> {
             }
             return Ok(());
         };
-        let is_kept_out = |filter: &&Filter| !filter.excludes(path, stat.is_directory());
-        let filter = self.filter.filter(is_kept_out);
+        if let (None, Some(make), true) = (&made, make, stat.is_directory()) {
+            *made = Some(make()?);
+        }
+        let admits = |filter: &&Filter| !filter.excludes(path, stat.is_directory());
+        let filter = made.as_ref().filter(admits);
         let mut steps = vec![Step { path: path.clone(), stat, parent_dev: stat.dev, unit }];
         while let Some(step) = steps.pop() {
             check_cancelled(self.options.cancelled)?;

@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{Context, Result};
-use crate::id::{random_bytes, to_hex};
+use crate::id::{Time, random_bytes, to_hex};
 
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
@@ -93,9 +93,10 @@ fn try_lock(file: &File) -> Result<bool, Errno> {
     }
 }
 
-/// A kernel lock, held until it is dropped or the process ends.
+/// A kernel lock, held until the last clone is dropped or the process ends.
+#[derive(Clone)]
 pub(crate) struct Lock {
-    _file: File,
+    _file: Arc<File>,
 }
 
 impl Lock {
@@ -113,7 +114,7 @@ impl Lock {
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, flags, FILE_MODE).at("open", path)?);
         rustix::io::retry_on_intr(|| rustix::fs::flock(&file, operation)).at("lock", path)?;
-        Ok(Self { _file: file })
+        Ok(Self { _file: Arc::new(file) })
     }
 }
 
@@ -128,6 +129,12 @@ pub(super) fn open(path: &Path) -> Result<Option<File>> {
 /// Whether there is anything of this name.
 pub(super) fn is_there(path: &Path) -> Result<bool> {
     found(rustix::fs::lstat(path)).map(|stat| stat.is_some()).at("examine", path)
+}
+
+/// When a directory last changed; `None` if there is none.
+pub(super) fn changed_at(path: &Path) -> Result<Option<Time>> {
+    let stat = found(rustix::fs::stat(path)).at("examine", path)?;
+    Ok(stat.map(|stat| Time(stat.st_mtime * 1_000_000_000 + stat.st_mtime_nsec as i64)))
 }
 
 /// Removes a file, which need not be there.

@@ -12,7 +12,7 @@ use super::files::{self, Lock};
 use super::local::read_start;
 use super::pack::{PackWriter, discard_orphans};
 use super::packs::List;
-use super::{HEADER, LARGE_OBJECT, LocalStore, Stored, with_stored};
+use super::{HEADER, LARGE_OBJECT, LocalStore, Stored, compressed, with_raw, with_stored};
 use crate::error::{Context, Error, Result};
 use crate::id::ObjectId;
 
@@ -61,7 +61,8 @@ pub struct Intake<'s> {
     seen: OnceLock<Seen>,
     failed: OnceLock<Failure>,
     unsettled: AtomicBool,
-    _lock: Lock,
+    lock: Lock,
+    in_haste: bool,
 }
 
 impl<'s> Intake<'s> {
@@ -76,8 +77,22 @@ impl<'s> Intake<'s> {
             seen: OnceLock::new(),
             failed: OnceLock::new(),
             unsettled: AtomicBool::new(false),
-            _lock: lock,
+            lock,
+            in_haste: false,
         })
+    }
+
+    /// Leaves little content as it is: compressing it would be a good part of a small capture.
+    ///
+    /// Whoever has time compresses the rows later.
+    pub(crate) fn in_haste(mut self) -> Self {
+        self.in_haste = true;
+        self
+    }
+
+    /// Holds what was taken in also after the intake is gone.
+    pub(crate) fn hold(&self) -> Lock {
+        self.lock.clone()
     }
 
     /// Takes in one object and says its name.
@@ -100,7 +115,7 @@ impl<'s> Intake<'s> {
 
     /// Makes durable what was taken in; the rows are durable only with the catalog's commit.
     ///
-    /// The store's lock is held on until the intake is dropped, which must be after that commit.
+    /// The store's lock must be held until that commit: by the intake, or by what `hold` gave.
     pub fn finish(&mut self) -> Result<Vec<Row>> {
         self.check()?;
         if self.unsettled.load(Ordering::Acquire) {
@@ -119,9 +134,15 @@ impl<'s> Intake<'s> {
             Ok(())
         } else if bytes.len() > LARGE_OBJECT {
             self.store.loose.put_stream(&mut &*bytes).map(|_| ())
+        } else if self.in_haste && self.has_rows() {
+            with_raw(bytes, |stored| self.append(id, &stored))
         } else {
             with_stored(bytes, |stored| self.append(id, &stored))
         }
+    }
+
+    fn has_rows(&self) -> bool {
+        matches!(*lock(&self.gathered), Gathered::Rows { .. })
     }
 
     /// Another thread may already count on an object that could not be kept, so that nothing of
@@ -168,7 +189,7 @@ impl<'s> Intake<'s> {
             return Ok(seen);
         }
         let has_loose = self.store.loose.is_used()?;
-        let seen = Seen { packs: self.store.packs.list_again()?, has_loose };
+        let seen = Seen { packs: self.store.packs.list_now()?, has_loose };
         Ok(self.seen.get_or_init(|| seen))
     }
 
@@ -192,7 +213,10 @@ impl<'s> Intake<'s> {
         files::discard_leftovers(&directories.temporary)?;
         discard_orphans(&directories.packs)?;
         let mut writer = PackWriter::create(directories)?;
-        rows.iter().for_each(|row| writer.append(row.id, &[], &row.stored));
+        for row in rows {
+            let smaller = compressed(&row.stored);
+            writer.append(row.id, &[], smaller.as_ref().unwrap_or(&row.stored));
+        }
         Ok(writer)
     }
 
@@ -226,4 +250,42 @@ impl Drop for Intake<'_> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::unpack_object;
+    use super::*;
+    use crate::store::ContentStorage;
+
+    fn content(number: usize) -> Vec<u8> {
+        format!("file {number} says the same again and again\n").repeat(100).into_bytes()
+    }
+
+    #[test]
+    fn in_haste_little_is_left_as_it_is_and_much_is_packed_small() {
+        let home = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(&home.path().join("store")).unwrap();
+        let mut intake = store.intake().unwrap().in_haste();
+        let id = intake.take(&content(0)).unwrap();
+        let rows = intake.finish().unwrap();
+        assert_eq!(rows.len(), 1);
+        assert!(rows[0].stored.len() > content(0).len());
+        let smaller = compressed(&rows[0].stored).unwrap();
+        assert!(smaller.len() < content(0).len() / 4);
+        assert_eq!(compressed(&smaller), None);
+        assert_eq!(unpack_object(&id, &smaller).unwrap(), content(0));
+        drop(intake);
+
+        let mut intake = store.intake().unwrap().in_haste();
+        let ids: Vec<_> =
+            (1..=3 * ROWS_MAX).map(|number| intake.take(&content(number)).unwrap()).collect();
+        assert_eq!(intake.finish().unwrap(), []);
+        drop(intake);
+        for (number, id) in (1..).zip(&ids) {
+            assert_eq!(store.get(id).unwrap(), content(number));
+        }
+        let whole = content(0).len() as u64 * ids.len() as u64;
+        assert!(store.stored_bytes().unwrap() < whole / 4);
+    }
 }

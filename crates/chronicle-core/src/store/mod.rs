@@ -120,9 +120,25 @@ fn with_stored<R>(bytes: &[u8], lend: impl FnOnce(Stored<'_>) -> R) -> R {
             Ok(length) if length < bytes.len() => {
                 lend(Stored { codec: CODEC_ZSTD, raw_length, payload })
             }
-            _ => lend(Stored { codec: CODEC_RAW, raw_length, payload: bytes }),
+            _ => with_raw(bytes, lend),
         }
     })
+}
+
+/// Lends the stored form out without compressing: for who cannot wait.
+fn with_raw<R>(bytes: &[u8], lend: impl FnOnce(Stored<'_>) -> R) -> R {
+    lend(Stored { codec: CODEC_RAW, raw_length: bytes.len() as u64, payload: bytes })
+}
+
+/// The same object in a smaller stored form, where it was kept without compressing and would shrink.
+pub(crate) fn compressed(stored: &[u8]) -> Option<Vec<u8>> {
+    let Stored { codec: CODEC_RAW, raw_length, payload } = Stored::parse(stored).ok()? else {
+        return None;
+    };
+    // With a compressor of its own: the thread's may be lending a payload out.
+    let payload = &zstd::bulk::compress(payload, LEVEL).ok()?;
+    let smaller = Stored { codec: CODEC_ZSTD, raw_length, payload }.to_bytes();
+    (smaller.len() < stored.len()).then_some(smaller)
 }
 
 /// The stored form of these bytes: codec, length, and the payload, compressed if that helps.

@@ -10,19 +10,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::files;
 use super::index::Location;
 use super::pack::{Directories, Pack};
+use crate::clock::{Clock, SystemClock};
 use crate::error::Result;
-use crate::id::ObjectId;
+use crate::id::{ObjectId, Time};
 
 /// Packs that are kept open between reads.
 const OPEN_PACKS: usize = 16;
+/// A directory changed within this time of its listing may have changed again unseen.
+const DOUBTFUL_NS: i64 = 2_000_000_000;
 
 pub(super) type List = Arc<Vec<Arc<Pack>>>;
 
 pub(super) struct Packs {
     directories: Directories,
-    list: Mutex<Option<List>>,
+    list: Mutex<Option<Listed>>,
     /// The most recently used last.
     open: Mutex<Vec<(String, Arc<File>)>>,
+}
+
+/// What the directory of packs held, and the directory's time then.
+struct Listed {
+    list: List,
+    /// `None` where the directory changed so lately that another change could leave the same time.
+    changed: Option<Time>,
 }
 
 impl Packs {
@@ -36,32 +46,46 @@ impl Packs {
 
     /// The packs as last listed.
     pub(super) fn listed(&self) -> Result<List> {
-        if let Some(list) = &*lock(&self.list) {
-            return Ok(Arc::clone(list));
+        if let Some(listed) = &*lock(&self.list) {
+            return Ok(Arc::clone(&listed.list));
+        }
+        self.list_again()
+    }
+
+    /// The packs as they are now, read anew only where the directory's time tells of a change.
+    pub(super) fn list_now(&self) -> Result<List> {
+        let changed = files::changed_at(&self.directories.packs)?;
+        if let Some(listed) = &*lock(&self.list)
+            && listed.changed.is_some_and(|time| Some(time) == changed)
+        {
+            return Ok(Arc::clone(&listed.list));
         }
         self.list_again()
     }
 
     /// The packs as they are now.
     pub(super) fn list_again(&self) -> Result<List> {
+        let now = SystemClock.now().0;
+        let changed = files::changed_at(&self.directories.packs)?;
+        let changed = changed.filter(|time| now - time.0 > DOUBTFUL_NS);
         let names = files::names(&self.directories.packs)?;
-        let mut list = lock(&self.list);
-        let known: HashMap<&str, &Arc<Pack>> =
-            list.iter().flat_map(|list| list.iter()).map(|pack| (pack.name(), pack)).collect();
+        let mut listed = lock(&self.list);
+        let old = listed.iter().flat_map(|listed| listed.list.iter());
+        let known: HashMap<&str, &Arc<Pack>> = old.map(|pack| (pack.name(), pack)).collect();
         let stems = names.iter().filter_map(|name| name.strip_suffix(".idx"));
         let pack = |name| match known.get(name) {
             Some(pack) => Arc::clone(pack),
             None => Arc::new(Pack::new(&self.directories.packs, name)),
         };
-        let new: List = Arc::new(stems.map(pack).collect());
-        *list = Some(Arc::clone(&new));
-        Ok(new)
+        let list: List = Arc::new(stems.map(pack).collect());
+        *listed = Some(Listed { list: Arc::clone(&list), changed });
+        Ok(list)
     }
 
     /// Adds a pack that this process has just finished.
     pub(super) fn add(&self, pack: Pack) {
-        if let Some(list) = &mut *lock(&self.list) {
-            Arc::make_mut(list).push(Arc::new(pack));
+        if let Some(listed) = &mut *lock(&self.list) {
+            Arc::make_mut(&mut listed.list).push(Arc::new(pack));
         }
     }
 

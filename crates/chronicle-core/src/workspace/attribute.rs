@@ -5,7 +5,7 @@
 //! while none was open it is a person's.
 
 use crate::entry::{Author, Evidence};
-use crate::id::SnapshotId;
+use crate::id::{ObjectId, SnapshotId, TransactionId};
 use crate::path::WorkspacePath;
 use crate::record::Labels;
 
@@ -19,6 +19,8 @@ pub(crate) struct Announced {
     /// The paths it named; empty for one of which nobody knows what it will touch.
     pub(crate) paths: Vec<WorkspacePath>,
     pub(crate) labels: Labels,
+    /// The contents that it was told would be safe.
+    pub(crate) objects: Vec<ObjectId>,
     /// The process that announced it still runs it, so that only it may end it.
     pub(crate) alive: bool,
 }
@@ -38,6 +40,7 @@ pub(crate) struct Window {
 pub(crate) struct Openings {
     pub(crate) announced: Vec<Announced>,
     pub(crate) windows: Vec<Window>,
+    pub(crate) transaction: Option<TransactionId>,
 }
 
 /// Which record a change goes into.
@@ -102,7 +105,7 @@ mod tests {
     fn announced(session: &str, paths: &[&str]) -> Announced {
         let labels = Labels { session: Some(session.to_owned()), ..Labels::default() };
         let paths = paths.iter().map(|text| path(text)).collect();
-        Announced { id: SnapshotId::new(Time(0)), paths, labels, alive: false }
+        Announced { id: SnapshotId::new(Time(0)), paths, labels, objects: Vec::new(), alive: false }
     }
 
     #[test]
@@ -113,15 +116,20 @@ mod tests {
 
     #[test]
     fn one_window_owns_what_it_saw_and_two_share_it() {
-        let one = Openings { windows: vec![window("s")], announced: vec![] };
+        let one = Openings { windows: vec![window("s")], announced: vec![], transaction: None };
         assert_eq!(attribute(&path("a"), &one).1, Author::Session("s".into()));
-        let two = Openings { windows: vec![window("s"), window("t")], announced: vec![] };
+        let two = Openings {
+            windows: vec![window("s"), window("t")],
+            announced: vec![],
+            transaction: None,
+        };
         assert_eq!(attribute(&path("a"), &two).1, Author::Shared(vec!["s".into(), "t".into()]));
     }
 
     #[test]
     fn a_named_path_is_its_actions_whoevers_windows_are_open() {
         let open = Openings {
+            transaction: None,
             windows: vec![window("s"), window("t")],
             announced: vec![announced("s", &["d"]), announced("t", &["d/b"])],
         };

@@ -20,7 +20,7 @@ use crate::look::Candidate;
 use crate::path::WorkspacePath;
 use crate::record::{Kind, Labels, Record};
 use crate::repository::Bundle;
-use crate::store::{Row, StoreLock};
+use crate::store::{Row, StoreLock, compressed};
 use crate::view::{KeptView, SnapshotMetadata};
 
 /// The most changes that one record holds; a larger capture is several records of one snapshot.
@@ -118,18 +118,13 @@ impl Workspace {
         batch.records.push(intent);
         failpoint::hit("capture_before_commit");
         let durability = if fresh { Durability::PowerCut } else { Durability::ProcessDeath };
-        let alone = (batch.records.len() == 1).then(|| batch.records[0].clone());
+        let mut intent = batch.records.last().expect("the intent was just added").clone();
         let before = self.catalog.head()?;
         drop(reading);
-        let after = self.catalog.apply(batch, before, durability)?;
+        let appended = self.catalog.apply(batch, before, durability)?;
         failpoint::hit("capture_after_commit");
-        match alone {
-            Some(mut intent) => {
-                intent.seq = after.seq;
-                self.intent_view(&intent, &before.link, &after.link)
-            }
-            None => self.metadata(&id),
-        }
+        intent.seq = appended.last.seq;
+        self.intent_view(&intent, (appended.previous, appended.last.link))
     }
 
     /// Whether a path is still what is known of it, so that its content is in the store already.
@@ -157,6 +152,7 @@ impl Workspace {
         let mut batch = Batch::default();
         let snapshots = self.add_outcomes(look, &open, &mut batch, true)?;
         self.accept_wider_rules(&mut batch)?;
+        self.compress_befores(&open, &mut batch)?;
         let visible = batch.records.iter().flat_map(|record| &record.changes);
         let changes = visible.filter(|change| change.is_visible()).count() as u64;
         if !batch.records.is_empty() || !batch.known.is_empty() || !batch.state.is_empty() {
@@ -186,6 +182,18 @@ impl Workspace {
         look.found.extend(inside.found);
         look.known.extend(inside.known);
         look.rows.extend(inside.rows);
+        Ok(())
+    }
+
+    /// Compresses what was kept as it was while an action waited to start.
+    fn compress_befores(&self, open: &Openings, batch: &mut Batch) -> Result<()> {
+        let ending = open.announced.iter().filter(|announced| !announced.alive);
+        for id in ending.flat_map(|announced| &announced.objects) {
+            let stored = self.catalog.object(id)?;
+            if let Some(stored) = stored.and_then(|stored| compressed(&stored)) {
+                batch.smaller.push(Row { id: *id, stored });
+            }
+        }
         Ok(())
     }
 
@@ -276,16 +284,20 @@ impl Workspace {
         for (_, seq) in self.catalog.open_things(Open::Intent)? {
             let record = self.read_record(seq)?;
             let Some(id) = record.labels.snapshot else { continue };
+            let objects =
+                record.changes.iter().filter_map(|change| change.before.object()).collect();
             let paths: Vec<_> = record.changes.into_iter().map(|change| change.path).collect();
             if paths.is_empty() {
                 let (session, labels) = (session_of(&record.labels), record.labels.clone());
                 open.windows.push(Window { session, labels, action: Some(id) });
             }
             let alive = paths.is_empty() && self.call_is_alive(&id)?;
-            open.announced.push(Announced { id, paths, labels: record.labels, alive });
+            open.announced.push(Announced { id, paths, labels: record.labels, objects, alive });
         }
+        let transaction = self.active_transaction_labels()?;
+        open.transaction = transaction.as_ref().and_then(|labels| labels.transaction);
         if open.windows.is_empty()
-            && let Some(labels) = self.active_transaction_labels()?
+            && let Some(labels) = transaction
         {
             let session = DEFAULT_SESSION.to_owned();
             open.windows.push(Window { session, labels, action: None });
@@ -302,7 +314,6 @@ impl Workspace {
         close: bool,
     ) -> Result<Vec<SnapshotId>> {
         let partial = !look.problems.is_empty();
-        let transaction = self.active_transaction()?;
         let mut groups = self.group_changes(look.found, open)?;
         if close {
             for (index, announced) in open.announced.iter().enumerate() {
@@ -318,7 +329,7 @@ impl Workspace {
             let mut labels = self.group_labels(group, open, &changes, &look.moves);
             labels.partial = partial;
             if group != Group::External {
-                labels.transaction = labels.transaction.or(transaction);
+                labels.transaction = labels.transaction.or(open.transaction);
             }
             ids.extend(labels.snapshot);
             let records = self.outcome_records(labels, changes);
@@ -482,5 +493,33 @@ fn summarize(action: &str, changes: &[Change], moves: &[String]) -> String {
     match moves {
         [] => format!("{action}: {what}"),
         moves => format!("{}, {what}", moves.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::home::Home;
+    use crate::store::ContentStorage;
+    use crate::workspace::init::InitOptions;
+
+    #[test]
+    fn what_was_kept_in_haste_is_compressed_when_the_action_ends() {
+        let place = tempfile::tempdir().unwrap();
+        let top = place.path().join("work");
+        std::fs::create_dir(&top).unwrap();
+        let home = Home::at(&place.path().join("home"));
+        let (mut workspace, _) = Workspace::init(&home, &top, &InitOptions::default()).unwrap();
+        let content = "the same line\n".repeat(600);
+        std::fs::write(top.join("f"), &content).unwrap();
+        let id = crate::id::ObjectId::of(content.as_bytes());
+        let paths = vec![WorkspacePath::new("f").unwrap()];
+        workspace.snapshot(&SnapshotRequest { paths, ..SnapshotRequest::default() }).unwrap();
+        let stored = |workspace: &Workspace| workspace.catalog.object(&id).unwrap().unwrap().len();
+        assert!(stored(&workspace) > content.len());
+        workspace.settle().unwrap();
+        assert!(stored(&workspace) < content.len() / 4);
+        assert_eq!(workspace.objects().unwrap().get(&id).unwrap(), content.as_bytes());
+        assert_eq!(workspace.verify(true, &|_, _| {}).unwrap().objects_read, 1);
     }
 }

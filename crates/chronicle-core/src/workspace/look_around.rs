@@ -15,6 +15,7 @@ use crate::look::{
     survey, survey_paths,
 };
 use crate::path::WorkspacePath;
+use crate::store::Intake;
 use crate::view::KeptView;
 
 impl Workspace {
@@ -32,13 +33,8 @@ impl Workspace {
     pub(super) fn look_at(&self, paths: &[WorkspacePath]) -> Result<Look> {
         let known = |path: &WorkspacePath| self.catalog.known(path);
         let options = SurveyOptions { threads: 1, clock: &*self.clock, cancelled: None };
-        // A filter has a say only below a directory.
-        let is_directory = |path: &WorkspacePath| matches!(self.roots.lstat(path), Ok(Some(stat)) if stat.is_directory());
-        let filter = match paths.iter().any(is_directory) {
-            true => Some(self.filter()?),
-            false => None,
-        };
-        let mut survey = survey_paths(&self.roots, paths, &known, filter.as_ref(), &options)?;
+        let filter = || self.filter();
+        let mut survey = survey_paths(&self.roots, paths, &known, Some(&filter), &options)?;
         self.add_vanished_below(&mut survey)?;
         let current = current_entries(&survey, paths);
         survey.candidates.retain(|candidate| !candidate.is_current() && is_news(candidate));
@@ -49,7 +45,7 @@ impl Workspace {
         }
         self.check_root()?;
         let table = self.partial_table(&survey.candidates)?;
-        let look = self.examine_survey(survey, &table)?;
+        let look = self.examine_with(survey, &table, self.store.intake()?.in_haste())?;
         Ok(Look { current, ..look })
     }
 
@@ -114,8 +110,15 @@ impl Workspace {
 
     /// Reads what a survey found to be new or different.
     pub(super) fn examine_survey(&self, survey: Survey, table: &KnownTable) -> Result<Look> {
-        let hold = self.store.hold()?;
-        let mut intake = self.store.intake()?;
+        self.examine_with(survey, table, self.store.intake()?)
+    }
+
+    fn examine_with(
+        &self,
+        survey: Survey,
+        table: &KnownTable,
+        mut intake: Intake<'_>,
+    ) -> Result<Look> {
         let threads = if survey.candidates.len() > 8 { default_threads() } else { 1 };
         let options =
             ExamineOptions { threads, clock: &*self.clock, cancelled: None, progress: None };
@@ -137,7 +140,7 @@ impl Workspace {
         sketch.add_listings(&survey.listings);
         let mut look = sketch.finish();
         look.rows = intake.finish()?;
-        look.hold = Some(hold);
+        look.hold = Some(intake.hold());
         let problems = survey.problems.iter();
         look.problems.extend(problems.map(|problem| KeptView {
             path: problem.path.to_string(),
@@ -210,7 +213,7 @@ impl Workspace {
         &self,
         sketch: &mut Sketch<'_>,
         path: &WorkspacePath,
-        intake: &crate::store::Intake<'_>,
+        intake: &Intake<'_>,
     ) -> Result<()> {
         let Some((bundle, known)) = unit::read(&self.roots, path, intake)? else { return Ok(()) };
         let was = self.catalog.known(path)?;

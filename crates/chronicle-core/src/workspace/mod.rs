@@ -265,7 +265,7 @@ impl Workspace {
     /// Commits a batch on the present head; the lock makes sure that it is the one looked at.
     fn commit_batch(&mut self, batch: Batch, durability: Durability) -> Result<Head> {
         let head = self.catalog.head()?;
-        self.catalog.apply(batch, head, durability)
+        Ok(self.catalog.apply(batch, head, durability)?.last)
     }
 
     /// What a person's words for a file mean: a path under one of the roots.

@@ -199,10 +199,8 @@ impl Workspace {
             records.push(self.read_record(seq)?);
         }
         let first = records.first().ok_or_else(|| Error::UnknownTarget(id.to_string()))?.seq;
-        let link = |seq: Seq| -> Result<LinkHash> {
-            Ok(self.catalog.record(seq)?.map_or(LinkHash::ZERO, |sealed| sealed.link))
-        };
-        let links = (link(Seq(first.0 - 1))?, link(records[records.len() - 1].seq)?);
+        let last = records[records.len() - 1].seq;
+        let links = (self.catalog.link(Seq(first.0 - 1))?, self.catalog.link(last)?);
         self.view_of(id, &records, links, dead, count)
     }
 
@@ -210,12 +208,11 @@ impl Workspace {
     pub(super) fn intent_view(
         &self,
         intent: &Record,
-        before: &LinkHash,
-        after: &LinkHash,
+        links: (LinkHash, LinkHash),
     ) -> Result<SnapshotMetadata> {
         let id = intent.labels.snapshot.expect("an intent has an id");
         let records = std::slice::from_ref(intent);
-        self.view_of(&id, records, (*before, *after), &HashSet::new(), false)
+        self.view_of(&id, records, links, &HashSet::new(), false)
     }
 
     fn view_of(

@@ -100,6 +100,31 @@ fn recovery_stages_again_what_somebody_removed() {
 }
 
 #[test]
+fn many_files_are_spread_over_staging_and_recovered_from_it() {
+    let scene = Scene::quick();
+    for file in 0..300 {
+        scene.write(&format!("f{file}"), format!("old {file}"));
+    }
+    scene.age();
+    let target = scene.capture();
+    for file in 0..300 {
+        scene.write(&format!("f{file}"), format!("new content {file}"));
+    }
+    let work = scene.work(&target);
+    let prepared = scene.prepare(&work).unwrap();
+    let bytes = prepared.to_bytes();
+    let used = |place: &script::Place| place.slot.lane;
+    let lanes: std::collections::HashSet<_> = prepared.script.places().map(used).collect();
+    assert_eq!(lanes.len(), stage::lanes_for(300));
+    prepared.apply_steps(&scene.roots, Some(117)).unwrap();
+    // Somebody removed a part of what was staged, between the crash and the recovery.
+    fs::remove_dir_all(scene.real(&stage::staging_name(&work.id)).join("3")).unwrap();
+    assert_eq!(recover(&scene.roots, &bytes, &scene.store).unwrap(), Applied::default());
+    scene.clean_up(&work);
+    scene.assert_is(&target);
+}
+
+#[test]
 fn staged_content_that_somebody_changed_is_not_used() {
     let scene = Scene::new();
     scene.write("f", "right");

@@ -144,7 +144,9 @@ pub(crate) fn first(scratch: &Path, top: &Path, files: usize, rounds: usize) -> 
         |what, ours, limit, unit, beside, bound| Row { what, ours, limit, unit, beside, bound };
     let seconds = median(ours);
     let beside = "one core: read, BLAKE3, zstd 3, append, one fsync";
-    let mut rows = vec![row(what.clone(), seconds, median(limit), "s", beside, 0.8)];
+    // A million files fill the cache and the disk's queue for both: there it must not be slower.
+    let bound = if files > 100_000 { 1.0 } else { 0.8 };
+    let mut rows = vec![row(what.clone(), seconds, median(limit), "s", beside, bound)];
     if !git.is_empty() {
         rows.push(row(what.clone(), seconds, median(git), "s", "git add -A and commit", 0.2));
     }
@@ -206,7 +208,8 @@ pub(crate) fn look(scratch: &Path, top: &Path, files: usize) -> Result<Row> {
     })
 }
 
-/// A rewind of 5,000 files, without the look before it; also its time alone, for larger trees.
+/// A rewind of 5,000 files, without the look before it; also its time alone, for larger trees: the
+/// same files change in every tree.
 pub(crate) fn rewind(scratch: &Path, top: &Path, files: usize) -> Result<(Row, f64)> {
     let home = scratch.join(format!("home-{files}"));
     let list = scratch.join("changed.list");
@@ -215,7 +218,7 @@ pub(crate) fn rewind(scratch: &Path, top: &Path, files: usize) -> Result<(Row, f
     for round in 1..=7 {
         let key = format!("round{round}");
         say(&["turn", "start", "--key", &key, "--session", "bench"])?;
-        let changed = trees::change(top, files, files / 5000, round)?;
+        let changed = trees::change(top, 100_000, 20, round)?;
         say(&["turn", "end", "--key", &key, "--session", "bench"])?;
         run(&mut Command::new("sync"), &[0])?;
         let mut command = chronicle(&home, top, &["rewind", "before:turn:-1", "--exact", "--yes"])?;

@@ -383,6 +383,7 @@ fn encode_labels(out: &mut Encoder, labels: &Labels) {
     text(10, &labels.prompt);
     text(15, &labels.name);
     text(20, &labels.note);
+    text(22, &labels.sub_agent);
     let mut number = |tag: u8, value: Option<u64>| {
         if let Some(value) = value {
             let mut inner = Encoder::default();
@@ -408,6 +409,7 @@ fn encode_labels(out: &mut Encoder, labels: &Labels) {
     };
     flag(13, labels.partial);
     flag(14, labels.rolled_back);
+    flag(21, labels.by_hook);
     let mut refs = |tag: u8, value: &[ChangeRef]| {
         if !value.is_empty() {
             fields.push((tag, encode_refs(value)));
@@ -507,6 +509,8 @@ fn decode_label(labels: &mut Labels, tag: u8, bytes: &[u8]) -> Result<()> {
         18 => labels.taken_back = decode_refs(bytes)?,
         19 => labels.brought_back = decode_refs(bytes)?,
         20 => labels.note = text()?,
+        21 => labels.by_hook = flag()?,
+        22 => labels.sub_agent = text()?,
         _ => return Err(DecodeError::Malformed("a label is not known here")),
     }
     Ok(())

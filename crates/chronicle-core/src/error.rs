@@ -156,6 +156,9 @@ pub enum Stop {
     /// A person must confirm, and did not.
     #[error("Not confirmed: {0}")]
     NotConfirmed(String),
+    /// An agent asked from inside its own call, and has not shown a plan.
+    #[error("An agent's own call may only apply a plan that was shown before")]
+    NeedsPlan,
 }
 
 fn count(count: usize, one: &str, many: &str) -> String {
@@ -192,6 +195,7 @@ impl Error {
             Self::Stopped(Stop::ActiveTransaction(_)) => "active_transaction",
             Self::Stopped(Stop::Nothing(_)) => "nothing_to_do",
             Self::Stopped(Stop::NotConfirmed(_)) => "not_confirmed",
+            Self::Stopped(Stop::NeedsPlan) => "needs_plan",
             Self::Corrupt { .. } => "corrupt_object",
             Self::Missing(_) => "missing_object",
             Self::Record { .. } => "corrupt_record",

@@ -64,6 +64,7 @@ mod merge;
 mod objects;
 mod path;
 mod plan;
+mod process;
 mod record;
 mod repository;
 mod store;
@@ -84,6 +85,7 @@ pub use id::{
 };
 pub use path::{InvalidPath, WorkspacePath, escape};
 pub use plan::OnConflict;
+pub use process::Process;
 pub use record::{Head, Kind, Labels, Record, Sealed};
 pub use store::{
     ContentStorage, Intake, LARGE_OBJECT, LocalStore, MemoryStore, Row, pack_object, unpack_object,
@@ -94,6 +96,7 @@ pub use view::{
     VerifyReport,
 };
 pub use workspace::{
-    DiffRequest, GitChoice, InitOptions, InitReport, LogQuery, Progress, RewindKind, RewindRequest,
-    RunTicket, SettleReport, SnapshotRequest, TurnRequest, Workspace,
+    Call, CallEnd, DiffRequest, GitChoice, InitOptions, InitReport, LogQuery, News, Progress,
+    Prompt, RewindKind, RewindRequest, RunTicket, SettleReport, SnapshotRequest, TurnRequest,
+    Workspace,
 };

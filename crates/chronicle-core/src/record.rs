@@ -96,6 +96,11 @@ pub struct Labels {
     pub taken_back: Vec<ChangeRef>,
     /// The changes that a rewind brought back.
     pub brought_back: Vec<ChangeRef>,
+    /// The turn or call was told of by an agent's hook, so that its window is the call and not the
+    /// turn, and its end may have to be inferred.
+    pub by_hook: bool,
+    /// Which of the session's sub-agents.
+    pub sub_agent: Option<String>,
     /// A change was put aside instead of deleted, or anything else worth telling for ever.
     pub note: Option<String>,
 }

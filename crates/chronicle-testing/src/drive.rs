@@ -172,7 +172,7 @@ fn turn_request(key: &str, session: &str) -> TurnRequest {
         key: Some(key.to_owned()),
         session: Some(session.to_owned()),
         prompt: Some(format!("do {key}")),
-        agent: None,
+        ..TurnRequest::default()
     }
 }
 

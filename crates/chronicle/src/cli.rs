@@ -46,6 +46,7 @@ pub(crate) struct Global {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Init(InitArgs),
+    Hook(HookArgs),
     /// Show what changed since the last turn, and how the workspace is protected
     Status,
     Snapshot(SnapshotArgs),
@@ -91,6 +92,25 @@ pub(crate) enum Verb {
 pub(crate) struct InitArgs {
     /// The directory to adopt
     pub(crate) dir: Option<PathBuf>,
+}
+
+/// Hear an agent's event on stdin, capture, and answer in its dialect
+///
+/// Installed by `chronicle install`; nobody types it. Exits 2 only to stop an action on purpose.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub(crate) struct HookArgs {
+    /// claude-code, codex, gemini, opencode, cursor, copilot or cline
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
+    /// Where history lies, if it is not where it usually does
+    #[arg(long, value_name = "DIR")]
+    pub(crate) home: Option<PathBuf>,
+    /// Stop an action whose files cannot be saved first
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// How long it may take, in milliseconds
+    #[arg(long, value_name = "MS")]
+    pub(crate) budget: Option<u64>,
 }
 
 /// Save the present state of paths before an action changes them

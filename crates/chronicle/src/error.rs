@@ -231,6 +231,7 @@ fn stop_hint(stop: &Stop) -> Option<&'static str> {
             "End it with: chronicle commit, or take it back with: chronicle rollback ID"
         }
         Stop::Nothing(_) => "See what happened with: chronicle log",
+        Stop::NeedsPlan => "Look first with: --dry-run, then apply exactly that with: --plan ID",
         Stop::NotConfirmed(_) => "Look at the plan with: --dry-run, or go ahead with: --yes",
     })
 }

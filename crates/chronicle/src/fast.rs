@@ -1,5 +1,5 @@
-//! Reads the two command lines that agents call before and after every action, without building
-//! the whole command tree: `snapshot` and `settle` with plain options.
+//! Reads the command lines that agents call before and after every action, without building the
+//! whole command tree: `hook`, `snapshot` and `settle` with plain options.
 //!
 //! Anything else, or anything odd, is left to clap, which knows how to complain.
 
@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use crate::cli::{Global, SnapshotArgs, Verb};
+use crate::cli::{Global, HookArgs, SnapshotArgs, Verb};
 
 /// The verb and what every verb takes; `None` leaves the command line to clap.
 pub(crate) fn parse(arguments: &[OsString]) -> Option<(Global, Verb)> {
@@ -21,6 +21,7 @@ pub(crate) fn parse(arguments: &[OsString]) -> Option<(Global, Verb)> {
     match verb.to_str()? {
         "snapshot" => read_snapshot(global, rest),
         "settle" => read_settle(global, rest),
+        "hook" => read_hook(global, rest),
         _ => None,
     }
 }
@@ -51,6 +52,30 @@ fn read_settle(mut global: Global, mut rest: Arguments<'_>) -> Option<(Global, V
         read_global(&mut global, word, &mut rest)??;
     }
     Some((global, Verb::Settle))
+}
+
+fn read_hook(mut global: Global, mut rest: Arguments<'_>) -> Option<(Global, Verb)> {
+    let (mut agent, mut home, mut budget, mut strict) = (None, None, None, false);
+    while let Some(word) = rest.next() {
+        if let Some(common) = read_global(&mut global, word, &mut rest) {
+            common?;
+        } else if word == "--strict" {
+            if std::mem::replace(&mut strict, true) {
+                return None;
+            }
+        } else if !word.as_bytes().starts_with(b"-") {
+            set(&mut agent, text(word.clone())?)?;
+        } else {
+            let (name, value) = option(word, &mut rest)?;
+            match name {
+                "home" => set(&mut home, PathBuf::from(plain(text(value)?)?))?,
+                "budget" => set(&mut budget, text(value)?.parse().ok()?)?,
+                _ => return None,
+            }
+        }
+    }
+    let args = HookArgs { agent: agent?, home, strict, budget };
+    Some((global, Verb::Hook(args)))
 }
 
 fn read_snapshot(mut global: Global, mut rest: Arguments<'_>) -> Option<(Global, Verb)> {
@@ -126,6 +151,7 @@ mod tests {
         assert_eq!(global, cli.global, "{line}");
         match (verb, cli.verb) {
             (Verb::Snapshot(fast), Verb::Snapshot(slow)) => assert_eq!(fast, slow, "{line}"),
+            (Verb::Hook(fast), Verb::Hook(slow)) => assert_eq!(fast, slow, "{line}"),
             (Verb::Settle, Verb::Settle) => {}
             other => panic!("{line}: {other:?}"),
         }
@@ -139,6 +165,8 @@ mod tests {
     #[test]
     fn plain_lines_mean_what_clap_makes_of_them() {
         check_same("settle");
+        check_same("hook codex");
+        check_same("hook --strict claude-code --home /h --budget=900");
         check_same("-C /tmp settle --json");
         check_same("--json -C x settle");
         check_same("snapshot --action write_file --path a");

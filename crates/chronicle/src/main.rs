@@ -6,6 +6,7 @@ mod demo;
 mod environment;
 mod error;
 mod fast;
+mod hook;
 mod reference;
 mod render;
 mod run;
@@ -72,6 +73,10 @@ fn refuse(error: &clap::Error, arguments: &[OsString]) -> u8 {
         let message = message.trim().trim_start_matches("error: ");
         say(&CommandError::usage(message).hinted("See: chronicle --help").json());
     } else if error.print().is_err() {
+        return 1;
+    }
+    // An agent takes status 2 of its hook for a refusal.
+    if error.use_stderr() && arguments.iter().any(|argument| argument == "hook") {
         return 1;
     }
     u8::try_from(error.exit_code()).unwrap_or(2)

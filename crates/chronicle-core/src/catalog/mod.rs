@@ -58,6 +58,15 @@ pub(crate) enum Open {
     Transaction = 3,
 }
 
+/// What this machine remembers besides the known state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Local {
+    /// A session of an agent, by its key.
+    Session = 1,
+    /// A call that has ended and whose paths may still be written to, by its snapshot id.
+    Ended = 2,
+}
+
 /// Everything that becomes visible in one commit.
 #[derive(Default)]
 pub(crate) struct Batch {
@@ -71,6 +80,8 @@ pub(crate) struct Batch {
     pub(crate) known: Vec<DirectoryUpdate>,
     /// Values of this machine; `None` removes one.
     pub(crate) state: Vec<(&'static str, Option<Vec<u8>>)>,
+    /// What this machine remembers of sessions and calls; `None` forgets.
+    pub(crate) local: Vec<(Local, Vec<u8>, Option<Vec<u8>>)>,
     /// Things that open with the record of this index in `records`.
     pub(crate) opens: Vec<(Open, Vec<u8>, usize)>,
     /// Things that end.
@@ -236,6 +247,17 @@ impl Catalog {
         self.seqs(sql, params![directory.as_bytes(), most])
     }
 
+    /// The newest records in which nobody but people changed something directly in a directory.
+    pub(crate) fn touching_by_people(
+        &self,
+        directory: &WorkspacePath,
+        most: u32,
+    ) -> Result<Vec<Seq>> {
+        let sql = "SELECT seq FROM touched JOIN directory ON id = directory
+                   WHERE path = ?1 AND by_agent = 0 ORDER BY seq DESC LIMIT ?2";
+        self.seqs(sql, params![directory.as_bytes(), most])
+    }
+
     /// The records that changed something anywhere below a directory, oldest first.
     pub(crate) fn touching_below(&self, directory: &WorkspacePath) -> Result<Vec<Seq>> {
         let (low, high) = subtree(directory);
@@ -261,6 +283,24 @@ impl Catalog {
             .query_map([kind as i64], |row| {
                 Ok((row.get(0)?, Seq(row.get::<_, i64>(1)?.cast_unsigned())))
             })
+            .and_then(Iterator::collect)
+            .map_err(|e| self.error(e))
+    }
+
+    /// What this machine remembers of one thing.
+    pub(crate) fn local(&self, kind: Local, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let sql = "SELECT value FROM local WHERE kind = ?1 AND key = ?2";
+        let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
+        let found = statement.query_row(params![kind as i64, key], |row| row.get(0)).optional();
+        found.map_err(|e| self.error(e))
+    }
+
+    /// What this machine remembers of all things of a kind: their keys and values.
+    pub(crate) fn locals(&self, kind: Local) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let sql = "SELECT key, value FROM local WHERE kind = ?1";
+        let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
+        statement
+            .query_map([kind as i64], |row| Ok((row.get(0)?, row.get(1)?)))
             .and_then(Iterator::collect)
             .map_err(|e| self.error(e))
     }
@@ -490,6 +530,18 @@ fn write_small(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
             None => {
                 connection.prepare_cached("DELETE FROM state WHERE key = ?1")?.execute([key])?
             }
+        };
+    }
+    for (kind, key, value) in &batch.local {
+        match value {
+            Some(value) => connection
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO local (kind, key, value) VALUES (?1, ?2, ?3)",
+                )?
+                .execute(params![*kind as i64, key, value])?,
+            None => connection
+                .prepare_cached("DELETE FROM local WHERE kind = ?1 AND key = ?2")?
+                .execute(params![*kind as i64, key])?,
         };
     }
     for (kind, id, index) in &batch.opens {

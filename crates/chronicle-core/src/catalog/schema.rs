@@ -7,8 +7,8 @@ const MIGRATIONS: [&str; 1] = [
     // `record` holds the log, `directory` the known state (one packed row per directory), `newer`
     // the single paths recorded since their directory's row was written, `touched` which records
     // changed something in which directory, and whether an agent's work was among it, `by_id` which
-    // records belong to which snapshot and what is open, `object` the small contents that rode in a
-    // commit. Every tree that a capture touches is a page more to sync: ids grow with time, so the
+    // records belong to which snapshot and what is open, `local` what this machine
+    // remembers of sessions and calls, `object` the small contents that rode in a commit. Every tree that a capture touches is a page more to sync: ids grow with time, so the
     // newest snapshots and what is open, which sorts behind them, mostly share their page.
     "
     CREATE TABLE state (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -40,6 +40,12 @@ const MIGRATIONS: [&str; 1] = [
         id BLOB NOT NULL,
         seq INTEGER NOT NULL,
         PRIMARY KEY (kind, id, seq)
+    ) WITHOUT ROWID;
+    CREATE TABLE local (
+        kind INTEGER NOT NULL,
+        key BLOB NOT NULL,
+        value BLOB NOT NULL,
+        PRIMARY KEY (kind, key)
     ) WITHOUT ROWID;
     CREATE TABLE applied (key BLOB PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE plan (id BLOB PRIMARY KEY, created INTEGER NOT NULL, bytes BLOB NOT NULL)

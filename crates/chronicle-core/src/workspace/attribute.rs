@@ -2,7 +2,8 @@
 //!
 //! A path that an action named beforehand is that action's. Anything else that appeared while
 //! exactly one session's window was open is that session's; while several were open it is shared;
-//! while none was open it is a person's.
+//! while none was open it is a person's. What an agent left running in the background may have
+//! made anything that no window explains.
 
 use crate::entry::{Author, Evidence};
 use crate::id::{ObjectId, SnapshotId, TransactionId};
@@ -23,6 +24,8 @@ pub(crate) struct Announced {
     pub(crate) objects: Vec<ObjectId>,
     /// The process that announced it still runs it, so that only it may end it.
     pub(crate) alive: bool,
+    /// Its agent has said that it is done; its window runs on until its batch ends.
+    pub(crate) ended: bool,
 }
 
 /// A time during which a session may change anything.
@@ -41,7 +44,12 @@ pub(crate) struct Openings {
     pub(crate) announced: Vec<Announced>,
     pub(crate) windows: Vec<Window>,
     pub(crate) transaction: Option<TransactionId>,
+    /// The sessions that left something running.
+    pub(crate) background: Vec<String>,
 }
+
+/// The name of a person among several who could have made a change.
+pub(crate) const PERSON: &str = "person";
 
 /// Which record a change goes into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,6 +58,8 @@ pub(crate) enum Group {
     Action(usize),
     /// What this window saw, by its place in `Openings::windows`.
     Window(usize),
+    /// What a call wrote a moment after its end.
+    Late(SnapshotId),
     /// What several windows saw.
     Shared,
     /// What nobody's window saw.
@@ -64,6 +74,10 @@ pub(crate) fn attribute(path: &WorkspacePath, open: &Openings) -> (Group, Author
         return (Group::Action(index), Author::Session(session), Evidence::Named);
     }
     let mut sessions: Vec<&str> = open.windows.iter().map(|window| &window.session[..]).collect();
+    sessions.extend(open.background.iter().map(|session| &session[..]));
+    if open.windows.is_empty() && !sessions.is_empty() {
+        sessions.push(PERSON);
+    }
     sessions.sort_unstable();
     sessions.dedup();
     match sessions[..] {
@@ -84,9 +98,19 @@ pub(crate) fn attribute(path: &WorkspacePath, open: &Openings) -> (Group, Author
     }
 }
 
-/// The session that labels name, or the one of whoever names none.
+/// The session that labels name, or the one of whoever names none; a sub-agent is one of its own
+/// within its session.
 pub(crate) fn session_of(labels: &Labels) -> String {
-    labels.session.clone().unwrap_or_else(|| DEFAULT_SESSION.to_owned())
+    let session = labels.session.as_deref().unwrap_or(DEFAULT_SESSION);
+    match &labels.sub_agent {
+        Some(sub_agent) => format!("{session}/{sub_agent}"),
+        None => session.to_owned(),
+    }
+}
+
+/// Whether an author's key is a session's, or one of its sub-agents'.
+pub(crate) fn is_within_session(key: &str, session: &str) -> bool {
+    key.strip_prefix(session).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -105,7 +129,14 @@ mod tests {
     fn announced(session: &str, paths: &[&str]) -> Announced {
         let labels = Labels { session: Some(session.to_owned()), ..Labels::default() };
         let paths = paths.iter().map(|text| path(text)).collect();
-        Announced { id: SnapshotId::new(Time(0)), paths, labels, objects: Vec::new(), alive: false }
+        Announced {
+            id: SnapshotId::new(Time(0)),
+            paths,
+            labels,
+            objects: Vec::new(),
+            alive: false,
+            ended: false,
+        }
     }
 
     #[test]
@@ -116,12 +147,18 @@ mod tests {
 
     #[test]
     fn one_window_owns_what_it_saw_and_two_share_it() {
-        let one = Openings { windows: vec![window("s")], announced: vec![], transaction: None };
+        let one = Openings {
+            windows: vec![window("s")],
+            announced: vec![],
+            transaction: None,
+            background: vec![],
+        };
         assert_eq!(attribute(&path("a"), &one).1, Author::Session("s".into()));
         let two = Openings {
             windows: vec![window("s"), window("t")],
             announced: vec![],
             transaction: None,
+            background: vec![],
         };
         assert_eq!(attribute(&path("a"), &two).1, Author::Shared(vec!["s".into(), "t".into()]));
     }
@@ -130,6 +167,7 @@ mod tests {
     fn a_named_path_is_its_actions_whoevers_windows_are_open() {
         let open = Openings {
             transaction: None,
+            background: vec![],
             windows: vec![window("s"), window("t")],
             announced: vec![announced("s", &["d"]), announced("t", &["d/b"])],
         };

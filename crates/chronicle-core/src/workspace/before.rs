@@ -1,32 +1,51 @@
 //! What comes before every plan: nobody else is working, and everything that is there is captured.
 
+use super::outcomes::Closing;
 use super::rewind::RewindRequest;
 use super::{Workspace, key};
 use crate::apply;
 use crate::catalog::{Batch, Durability};
 use crate::entry::{Author, Change, Evidence};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Stop};
 use crate::id::SnapshotId;
 use crate::path::WorkspacePath;
+use crate::process::Process;
 use crate::record::Labels;
 
 impl Workspace {
     /// What comes before every plan: nobody else is working, and everything that is there is
     /// captured.
-    pub(super) fn before_rewind(&mut self, request: &RewindRequest) -> Result<()> {
-        self.wait_for_calls(request.wait)?;
+    pub(super) fn before_rewind(&mut self, request: &RewindRequest, planned: bool) -> Result<()> {
+        self.end_silent_turns()?;
+        self.wait_for_calls(request.wait, planned)?;
         if request.recreate_root {
             return self.bind_new_root();
         }
         self.settle_locked().map(drop)
     }
 
-    fn wait_for_calls(&self, wait: bool) -> Result<()> {
+    /// Refuses, or waits, while somebody else's call is open; one of its own is no hindrance, but
+    /// from inside it only a plan may be applied that was shown.
+    fn wait_for_calls(&self, wait: bool, planned: bool) -> Result<()> {
+        let mut callers: Option<Vec<String>> = None;
         loop {
             let open = self.openings()?;
-            let Some(call) = open.announced.iter().find(|announced| announced.alive) else {
+            let mut alive = open.announced.iter().filter(|announced| announced.alive).peekable();
+            if alive.peek().is_none() {
                 return Ok(());
-            };
+            }
+            if callers.is_none() {
+                callers = Some(self.sessions_of(&Process::ancestors())?);
+            }
+            let mine = callers.as_deref().unwrap_or_default();
+            let (own, others): (Vec<_>, Vec<_>) = alive.partition(|call| {
+                call.labels.by_hook
+                    && call.labels.session.as_ref().is_some_and(|key| mine.contains(key))
+            });
+            if !own.is_empty() && !planned {
+                return Err(Error::Stopped(Stop::NeedsPlan));
+            }
+            let Some(call) = others.first() else { return Ok(()) };
             if !wait {
                 let what = call.labels.summary.as_deref().unwrap_or("a command");
                 return Err(Error::Busy(format!("{what} is still running")));
@@ -87,7 +106,7 @@ impl Workspace {
             return Ok(false);
         }
         let mut batch = Batch::default();
-        self.add_outcomes(look, &self.openings()?, &mut batch, false)?;
+        self.add_outcomes(look, &self.openings()?, &mut batch, &Closing::Nobody)?;
         self.commit_batch(batch, Durability::PowerCut)?;
         Ok(true)
     }

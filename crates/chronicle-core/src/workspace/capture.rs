@@ -1,11 +1,10 @@
 //! Capture: what changed is found, attributed and committed. The only path into the log.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use super::attribute::{
-    Announced, DEFAULT_SESSION, Group, Openings, Window, attribute, session_of,
-};
+use super::attribute::{Announced, DEFAULT_SESSION, Openings, Window, session_of};
 use super::look_around::is_news;
+use super::outcomes::Closing;
 use super::views::why_text;
 use super::{PATIENCE, Workspace, key};
 use crate::catalog::{Batch, DirectoryUpdate, Durability, LocalState, Log, Open};
@@ -22,12 +21,6 @@ use crate::record::{Kind, Labels, Record};
 use crate::repository::Bundle;
 use crate::store::{Row, StoreLock, compressed};
 use crate::view::{KeptView, SnapshotMetadata};
-
-/// The most changes that one record holds; a larger capture is several records of one snapshot.
-pub(super) const CHANGES_PER_RECORD: usize = 8192;
-
-/// How many of the agents' newest records in a directory are searched for an entry that came back.
-const AGENTS_PAST: u32 = 64;
 
 /// What an agent's harness says it is about to do.
 #[derive(Debug, Clone, Default)]
@@ -110,7 +103,7 @@ impl Workspace {
         let current = std::mem::take(&mut look.current);
         let mut batch = Batch::default();
         if fresh || !look.known.is_empty() {
-            self.add_outcomes(look, &self.openings()?, &mut batch, false)?;
+            self.add_outcomes(look, &self.openings()?, &mut batch, &Closing::Nobody)?;
         }
         let intent = self.intent(request, &paths, &batch, &current)?;
         let id = intent.labels.snapshot.expect("an intent has an id");
@@ -146,13 +139,22 @@ impl Workspace {
     /// The same, for one who holds the lock already.
     pub(super) fn settle_locked(&mut self) -> Result<SettleReport> {
         let open = self.openings()?;
-        let mut look = self.look()?;
-        self.look_into_filtered(&open, &mut look)?;
+        self.settle_closing(&open, &Closing::Ended)
+    }
+
+    /// Records what changed, and closes some of the actions that were announced.
+    pub(super) fn settle_closing(
+        &mut self,
+        open: &Openings,
+        closing: &Closing<'_>,
+    ) -> Result<SettleReport> {
+        let mut look = self.look_for_changes()?;
+        self.look_into_filtered(open, &mut look)?;
         let problems = look.problems.clone();
         let mut batch = Batch::default();
-        let snapshots = self.add_outcomes(look, &open, &mut batch, true)?;
+        let snapshots = self.add_outcomes(look, open, &mut batch, closing)?;
         self.accept_wider_rules(&mut batch)?;
-        self.compress_befores(&open, &mut batch)?;
+        self.compress_befores(open, &mut batch)?;
         let visible = batch.records.iter().flat_map(|record| &record.changes);
         let changes = visible.filter(|change| change.is_visible()).count() as u64;
         if !batch.records.is_empty() || !batch.known.is_empty() || !batch.state.is_empty() {
@@ -232,6 +234,17 @@ impl Workspace {
             ..Labels::default()
         };
         self.join_turn(&mut labels)?;
+        self.intent_of(labels, paths, batch, current)
+    }
+
+    /// The intent of an action that is known by its labels.
+    pub(super) fn intent_of(
+        &self,
+        labels: Labels,
+        paths: &[WorkspacePath],
+        batch: &Batch,
+        current: &HashMap<WorkspacePath, Entry>,
+    ) -> Result<Record> {
         let mut record = self.record(Kind::Intent, labels);
         let news = news_by_path(batch);
         for path in paths {
@@ -277,7 +290,7 @@ impl Workspace {
     /// What is open now: announced actions and windows.
     pub(super) fn openings(&self) -> Result<Openings> {
         let mut open = Openings::default();
-        for labels in self.open_turns()? {
+        for labels in self.open_turns()?.into_iter().filter(|turn| !turn.by_hook) {
             let session = session_of(&labels);
             open.windows.push(Window { session, labels, action: None });
         }
@@ -291,8 +304,18 @@ impl Workspace {
                 let (session, labels) = (session_of(&record.labels), record.labels.clone());
                 open.windows.push(Window { session, labels, action: Some(id) });
             }
-            let alive = paths.is_empty() && self.call_is_alive(&id)?;
-            open.announced.push(Announced { id, paths, labels: record.labels, objects, alive });
+            let ended = record.labels.by_hook && self.has_ended(&id)?;
+            let alive = match record.labels.by_hook {
+                true => !ended && self.call_runs(&record.labels, record.time)?,
+                false => paths.is_empty() && self.call_is_alive(&id)?,
+            };
+            let labels = record.labels;
+            open.announced.push(Announced { id, paths, labels, objects, alive, ended });
+        }
+        for (key, session) in self.sessions()? {
+            if session.runs_on() {
+                open.background.push(key);
+            }
         }
         let transaction = self.active_transaction_labels()?;
         open.transaction = transaction.as_ref().and_then(|labels| labels.transaction);
@@ -303,134 +326,6 @@ impl Workspace {
             open.windows.push(Window { session, labels, action: None });
         }
         Ok(open)
-    }
-
-    /// Turns what a look found into outcome records; with `close`, every announced action ends.
-    pub(super) fn add_outcomes(
-        &self,
-        look: Look,
-        open: &Openings,
-        batch: &mut Batch,
-        close: bool,
-    ) -> Result<Vec<SnapshotId>> {
-        let partial = !look.problems.is_empty();
-        let mut groups = self.group_changes(look.found, open)?;
-        if close {
-            for (index, announced) in open.announced.iter().enumerate() {
-                if announced.alive {
-                    continue;
-                }
-                groups.entry(Group::Action(index)).or_default();
-                batch.closes.push((Open::Intent, announced.id.0.to_vec()));
-            }
-        }
-        let mut ids = Vec::new();
-        for (group, changes) in groups {
-            let mut labels = self.group_labels(group, open, &changes, &look.moves);
-            labels.partial = partial;
-            if group != Group::External {
-                labels.transaction = labels.transaction.or(open.transaction);
-            }
-            ids.extend(labels.snapshot);
-            let records = self.outcome_records(labels, changes);
-            batch.records.extend(records);
-        }
-        batch.known.extend(look.known);
-        batch.objects.extend(look.rows);
-        batch.hold = look.hold;
-        Ok(ids)
-    }
-
-    fn group_changes(
-        &self,
-        found: Vec<Found>,
-        open: &Openings,
-    ) -> Result<BTreeMap<Group, Vec<Change>>> {
-        let mut groups: BTreeMap<Group, Vec<Change>> = BTreeMap::new();
-        let mut past = Past::default();
-        for Found { path, before, after, from, neutral } in found {
-            let (group, mut author, mut evidence) = attribute(&path, open);
-            if group == Group::External
-                && let Some(returned) = self.returned_author(&mut past, &path, &after)?
-            {
-                (author, evidence) = (returned, Evidence::Returned);
-            }
-            let change = Change { path, before, after, from, author, evidence, neutral };
-            groups.entry(group).or_default().push(change);
-        }
-        for changes in groups.values_mut() {
-            changes.sort_by(|a, b| a.path.cmp(&b.path));
-        }
-        Ok(groups)
-    }
-
-    fn group_labels(
-        &self,
-        group: Group,
-        open: &Openings,
-        changes: &[Change],
-        moves: &[String],
-    ) -> Labels {
-        let fresh = SnapshotId::new(self.now());
-        let (mut labels, action) = match group {
-            Group::Action(index) => {
-                let announced = &open.announced[index];
-                let intent = Some(announced.id);
-                return Labels { intent, ..announced.labels.clone() };
-            }
-            Group::Window(index) => (open.windows[index].labels.clone(), "shell"),
-            Group::Shared => (Labels::default(), "shell"),
-            Group::External => (Labels::default(), "external"),
-        };
-        labels.snapshot = Some(fresh);
-        labels.action = Some(action.to_owned());
-        labels.summary = Some(summarize(action, changes, moves));
-        labels.prompt = None;
-        labels
-    }
-
-    /// One outcome as one record, or as several where it is very large.
-    pub(super) fn outcome_records(&self, labels: Labels, mut changes: Vec<Change>) -> Vec<Record> {
-        let mut records = Vec::new();
-        loop {
-            let rest = changes.split_off(changes.len().min(CHANGES_PER_RECORD));
-            let mut record = self.record(Kind::Outcome, labels.clone());
-            record.changes = changes;
-            records.push(record);
-            if rest.is_empty() {
-                return records;
-            }
-            changes = rest;
-        }
-    }
-
-    /// The author of an entry that a change outside every window brought back.
-    fn returned_author(
-        &self,
-        past: &mut Past,
-        path: &WorkspacePath,
-        after: &Entry,
-    ) -> Result<Option<Author>> {
-        if !after.is_present() {
-            return Ok(None);
-        }
-        let directory = path.parent().unwrap_or_default();
-        if !past.touching.contains_key(&directory) {
-            let seqs = self.catalog.touching_by_agents(&directory, AGENTS_PAST)?;
-            past.touching.insert(directory.clone(), seqs);
-        }
-        for seq in &past.touching[&directory] {
-            if !past.records.contains_key(seq) {
-                past.records.insert(*seq, self.read_record(*seq)?);
-            }
-            for change in past.records[seq].changes.iter().filter(|change| change.path == *path) {
-                let of_agent = matches!(change.author, Author::Session(_) | Author::Shared(_));
-                if of_agent && change.after.same_but_time(after) {
-                    return Ok(Some(change.author.clone()));
-                }
-            }
-        }
-        Ok(None)
     }
 
     pub(super) fn bundle(&self, id: &crate::id::ObjectId) -> Result<Bundle> {
@@ -463,13 +358,6 @@ impl Workspace {
     }
 }
 
-/// Records that were read while looking for the authors of returned entries.
-#[derive(Default)]
-struct Past {
-    touching: HashMap<WorkspacePath, Vec<Seq>>,
-    records: HashMap<Seq, Record>,
-}
-
 fn news_by_path(batch: &Batch) -> HashMap<WorkspacePath, Option<Known>> {
     let mut news = HashMap::new();
     for update in &batch.known {
@@ -478,22 +366,6 @@ fn news_by_path(batch: &Batch) -> HashMap<WorkspacePath, Option<Known>> {
         }
     }
     news
-}
-
-/// A snapshot in words: what repositories did, the one path, or how many.
-fn summarize(action: &str, changes: &[Change], moves: &[String]) -> String {
-    let mut seen = changes.iter().filter(|change| change.is_visible());
-    let first = seen.next();
-    let rest = seen.count();
-    let what = match (first, rest) {
-        (None, _) => "times only".to_owned(),
-        (Some(change), 0) => change.path.to_string(),
-        (Some(_), rest) => format!("{} files", rest + 1),
-    };
-    match moves {
-        [] => format!("{action}: {what}"),
-        moves => format!("{}, {what}", moves.join(", ")),
-    }
 }
 
 #[cfg(test)]

@@ -29,6 +29,11 @@ impl Workspace {
         self.examine_survey(survey, &table)
     }
 
+    /// What changed since the last look, wherever it is.
+    pub(super) fn look_for_changes(&self) -> Result<Look> {
+        self.look()
+    }
+
     /// Looks at some paths only, with everything below those that are directories.
     pub(super) fn look_at(&self, paths: &[WorkspacePath]) -> Result<Look> {
         let known = |path: &WorkspacePath| self.catalog.known(path);

@@ -2,8 +2,10 @@
 
 mod attribute;
 mod before;
+mod calls;
 mod capture;
 mod compare;
+mod conversation;
 mod finish;
 mod history;
 mod init;
@@ -11,6 +13,7 @@ mod known_cache;
 mod link;
 mod look_around;
 mod moment;
+mod outcomes;
 mod repository_rule;
 mod resolve;
 mod rewind;
@@ -18,6 +21,7 @@ mod roles;
 mod roots;
 mod saved_plan;
 mod search;
+mod sessions;
 mod sketch;
 mod status;
 mod tasks;
@@ -31,15 +35,17 @@ use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use calls::{Call, CallEnd};
 pub use capture::{SettleReport, SnapshotRequest};
 pub use compare::DiffRequest;
+pub use conversation::{News, Prompt};
 pub use history::LogQuery;
 pub use init::{InitOptions, InitReport, Progress};
 pub use rewind::{GitChoice, RewindKind, RewindRequest};
 pub use turns::{RunTicket, TurnRequest};
 
 use crate::apply;
-use crate::catalog::{Batch, Catalog, Durability, LocalState, Log};
+use crate::catalog::{Appended, Batch, Catalog, Durability, LocalState, Log};
 use crate::clock::{Clock, SystemClock};
 use crate::codec::{Decoder, Encoder};
 use crate::error::{Context, Error, Result};
@@ -264,8 +270,12 @@ impl Workspace {
 
     /// Commits a batch on the present head; the lock makes sure that it is the one looked at.
     fn commit_batch(&mut self, batch: Batch, durability: Durability) -> Result<Head> {
+        Ok(self.commit_appended(batch, durability)?.last)
+    }
+
+    fn commit_appended(&mut self, batch: Batch, durability: Durability) -> Result<Appended> {
         let head = self.catalog.head()?;
-        Ok(self.catalog.apply(batch, head, durability)?.last)
+        self.catalog.apply(batch, head, durability)
     }
 
     /// What a person's words for a file mean: a path under one of the roots.

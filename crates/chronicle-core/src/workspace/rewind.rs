@@ -152,7 +152,7 @@ impl Workspace {
         let _lock = self.lock(patience(request))?;
         self.finish_pending()?;
         let request = self.with_saved_plan(request)?.0;
-        self.before_rewind(&request)?;
+        self.before_rewind(&request, true)?;
         let planned = self.draft_request(&request)?;
         self.save_plan(&request, &planned)?;
         let stale = self.stale_output(&planned)?;
@@ -170,7 +170,7 @@ impl Workspace {
         self.finish_pending()?;
         self.discard_leftovers()?;
         let (request, shown) = self.with_saved_plan(request)?;
-        self.before_rewind(&request)?;
+        self.before_rewind(&request, shown.is_some())?;
         timings.step("look");
         failpoint::hit("rewind_after_look");
         let planned = self.draft_request(&request)?;
@@ -410,7 +410,7 @@ impl Workspace {
         timings.step("stage");
         let pending = Pending {
             id: planned.id,
-            labels: planned.labels.clone(),
+            labels: Labels { note: kept_words(&report.plan.keep), ..planned.labels.clone() },
             goals: planned
                 .draft
                 .goals
@@ -483,6 +483,17 @@ impl Workspace {
         }
         Ok(stale)
     }
+}
+
+/// What a rewind left alone and why, in few words: an agent is told of it later.
+fn kept_words(kept: &[KeptView]) -> Option<String> {
+    const NAMED: usize = 20;
+    let named = kept.iter().take(NAMED).map(|kept| format!("{} ({})", kept.path, kept.reason));
+    let mut words: Vec<_> = named.collect();
+    if kept.len() > NAMED {
+        words.push(format!("and {} more", kept.len() - NAMED));
+    }
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 fn patience(request: &RewindRequest) -> std::time::Duration {

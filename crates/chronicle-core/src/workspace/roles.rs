@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use super::attribute::{PERSON, is_within_session};
 use crate::entry::{Author, Change, Evidence};
 use crate::path::WorkspacePath;
 use crate::plan::{PastChange, Role};
@@ -95,11 +96,17 @@ impl Gathered {
     }
 
     fn keeps(&mut self, sessions: Option<&[String]>, take_shared: bool, change: &Change) -> bool {
-        let taken = |key: &String| sessions.is_none_or(|sessions| sessions.contains(key));
+        let agents = |key: &String| key != PERSON;
+        let taken = |key: &String| match sessions {
+            None => agents(key),
+            Some(sessions) => sessions.iter().any(|session| is_within_session(key, session)),
+        };
         match &change.author {
             Author::Person => true,
             Author::Chronicle => false,
             Author::Session(session) => !taken(session),
+            // Whoever of them it was, it goes.
+            Author::Shared(keys) if keys.iter().all(taken) => false,
             Author::Shared(keys) => {
                 let concerns = keys.iter().any(taken);
                 if concerns && !take_shared && change.is_visible() {

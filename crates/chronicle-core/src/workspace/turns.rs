@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::attribute::session_of;
+use super::outcomes::Closing;
 use super::views::timestamp;
 use super::{PATIENCE, Workspace};
 use crate::catalog::{Batch, Durability, Log, Open};
@@ -28,6 +29,18 @@ pub struct TurnRequest {
     pub prompt: Option<String>,
     /// Which agent.
     pub agent: Option<String>,
+    /// An agent's hook tells of it: not the turn is the window, but each of its calls.
+    pub by_hook: bool,
+}
+
+impl TurnRequest {
+    /// Which announced actions a look at the turn's beginning or end closes.
+    fn closing(&self) -> Closing<'_> {
+        match &self.session {
+            Some(session) if self.by_hook => Closing::Of(session),
+            _ => Closing::Ended,
+        }
+    }
 }
 
 /// A command that is running; give it back when it has ended.
@@ -47,7 +60,7 @@ impl Workspace {
         self.turn_start_locked(request)
     }
 
-    fn turn_start_locked(&mut self, request: &TurnRequest) -> Result<TurnView> {
+    pub(super) fn turn_start_locked(&mut self, request: &TurnRequest) -> Result<TurnView> {
         let same = |turn: &Labels| turn.session == request.session && turn.turn_key == request.key;
         let open = self.open_turns()?;
         if request.key.is_some()
@@ -55,19 +68,20 @@ impl Workspace {
         {
             return self.turn_view(turn.turn.unwrap_or(0));
         }
-        self.settle_locked()?;
+        self.settle_closing(&self.openings()?, &request.closing())?;
         let mut batch = Batch::default();
         // A session has one turn at a time: its next prompt ends the one before.
         for turn in open.iter().filter(|turn| turn.session == request.session) {
             self.add_turn_end(&mut batch, turn);
         }
-        let number = self.last_turn()?.map_or(0, |labels| labels.turn.unwrap_or(0)) + 1;
+        let number = self.next_turn()?;
         let labels = Labels {
             turn: Some(number),
             turn_key: request.key.clone(),
             session: request.session.clone(),
             agent: request.agent.clone(),
             prompt: request.prompt.as_deref().map(first_line),
+            by_hook: request.by_hook,
             ..Labels::default()
         };
         batch.opens.push((Open::Turn, number.to_be_bytes().to_vec(), batch.records.len()));
@@ -82,7 +96,7 @@ impl Workspace {
         self.turn_end_locked(request)
     }
 
-    fn turn_end_locked(&mut self, request: &TurnRequest) -> Result<TurnView> {
+    pub(super) fn turn_end_locked(&mut self, request: &TurnRequest) -> Result<TurnView> {
         let fits = |turn: &&Labels| {
             let same =
                 |given: &Option<String>, has: &Option<String>| given.is_none() || given == has;
@@ -92,7 +106,7 @@ impl Workspace {
         let Some(turn) = open.iter().rev().find(fits) else {
             return self.already_ended(request);
         };
-        self.settle_locked()?;
+        self.settle_closing(&self.openings()?, &request.closing())?;
         let mut batch = Batch::default();
         self.add_turn_end(&mut batch, turn);
         self.commit_batch(batch, Durability::PowerCut)?;
@@ -110,7 +124,7 @@ impl Workspace {
         })
     }
 
-    fn add_turn_end(&self, batch: &mut Batch, turn: &Labels) {
+    pub(super) fn add_turn_end(&self, batch: &mut Batch, turn: &Labels) {
         let labels = Labels { prompt: None, ..turn.clone() };
         let number = turn.turn.unwrap_or(0);
         batch.records.push(self.record(Kind::TurnEnd, labels));
@@ -132,9 +146,11 @@ impl Workspace {
         codec::decode_header(&sealed.leaf).map_err(|source| Error::Record { seq, source })
     }
 
-    fn last_turn(&self) -> Result<Option<Labels>> {
+    /// The number of the next turn.
+    pub(super) fn next_turn(&self) -> Result<u64> {
         let starts = self.catalog.of_kind(Kind::TurnStart)?;
-        starts.last().map(|seq| Ok(self.read_header(*seq)?.labels)).transpose()
+        let Some(last) = starts.last() else { return Ok(1) };
+        Ok(self.read_header(*last)?.labels.turn.unwrap_or(0) + 1)
     }
 
     fn turn_view(&self, number: u64) -> Result<TurnView> {
@@ -163,7 +179,8 @@ impl Workspace {
             let number = record.labels.turn.unwrap_or(0);
             if let Some(turn) = turns.iter_mut().find(|turn| turn.number == number) {
                 turn.ended_at = Some(timestamp(record.time));
-                turn.end_seq = Some(seq.0);
+                // An inferred end is the last event that was seen of the turn.
+                turn.end_seq = Some(record.labels.target.unwrap_or(seq).0);
             }
         }
         Ok(turns)
@@ -291,6 +308,7 @@ impl Workspace {
                     session: Some(RUN_SESSION.to_owned()),
                     prompt: Some(summary.to_owned()),
                     agent: None,
+                    by_hook: false,
                 };
                 self.turn_start_locked(&request)?;
                 Some(request)

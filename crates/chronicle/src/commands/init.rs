@@ -55,7 +55,7 @@ fn directory(invocation: &Invocation, args: &InitArgs) -> PathBuf {
 
 /// The top of the repository around a directory. The person's home is not looked at, nor what is
 /// above: a repository of settings there does not make it a workspace.
-fn repository_top(directory: &Path) -> Option<PathBuf> {
+pub(crate) fn repository_top(directory: &Path) -> Option<PathBuf> {
     let home = environment::home_directory();
     let is_top = |path: &Path| [".git", ".jj"].iter().any(|name| path.join(name).exists());
     directory

@@ -10,6 +10,7 @@ mod demo;
 mod diff;
 mod grep;
 mod history;
+mod hook;
 mod init;
 mod log;
 mod man;
@@ -28,6 +29,8 @@ mod turn;
 mod undo;
 mod verify;
 mod words;
+
+pub(crate) use init::repository_top;
 
 use std::path::{Path, PathBuf};
 
@@ -110,6 +113,8 @@ impl Verb {
             | Self::Cat(_)
             | Self::Grep(_)
             | Self::Verify(_)
+            // It answers its agent itself, also while everything is off.
+            | Self::Hook(_)
             | Self::Config(ConfigVerb::Show)
             | Self::Roots(RootsVerb::List)
             | Self::Completions(_)
@@ -149,6 +154,7 @@ pub(crate) fn do_nothing(invocation: &mut Invocation, verb: Verb) -> Outcome {
 pub(crate) fn execute(invocation: &mut Invocation, verb: Verb) -> Outcome {
     match verb {
         Verb::Init(args) => init::execute(invocation, &args),
+        Verb::Hook(args) => hook::execute(&args),
         Verb::Status => status::execute(invocation),
         Verb::Snapshot(args) => snapshot::execute(invocation, args),
         Verb::Settle => settle::execute(invocation),

@@ -24,5 +24,11 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: TurnVerb) -> Outcome {
 }
 
 fn request(args: TurnArgs) -> TurnRequest {
-    TurnRequest { key: args.key, session: args.session, prompt: args.prompt, agent: args.agent }
+    TurnRequest {
+        key: args.key,
+        session: args.session,
+        prompt: args.prompt,
+        agent: args.agent,
+        by_hook: false,
+    }
 }

@@ -158,6 +158,7 @@ impl Story<'_> {
             session: Some("agent".into()),
             prompt: Some(prompt.into()),
             agent: Some("demo".into()),
+            by_hook: false,
         }
     }
 

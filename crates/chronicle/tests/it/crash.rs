@@ -67,23 +67,36 @@ struct Scenario {
     /// Brings the world to the moment before; returns the trees that may be found afterwards.
     prepare: fn(&Env) -> Vec<Tree>,
     words: &'static [&'static str],
+    /// The event of an agent that it hears on stdin, but for where it works.
+    hears: &'static str,
 }
 
 const SCENARIOS: &[Scenario] = &[
-    Scenario { name: "init", prepare: prepare_init, words: &["init"] },
-    Scenario { name: "settle", prepare: prepare_settle, words: &["settle"] },
-    Scenario { name: "settle much", prepare: prepare_much, words: &["settle"] },
+    Scenario { name: "init", prepare: prepare_init, words: &["init"], hears: "" },
+    Scenario { name: "settle", prepare: prepare_settle, words: &["settle"], hears: "" },
+    Scenario { name: "settle much", prepare: prepare_much, words: &["settle"], hears: "" },
     Scenario {
         name: "snapshot",
         prepare: prepare_settle,
         words: &["snapshot", "--action", "write_file", "--path", "f1"],
+        hears: "",
     },
-    Scenario { name: "turn end", prepare: prepare_open_turn, words: &["turn", "end"] },
-    Scenario { name: "rewind", prepare: prepare_turn, words: REWIND },
-    Scenario { name: "undo", prepare: prepare_turn, words: &["undo", "--yes"] },
-    Scenario { name: "redo", prepare: prepare_redo, words: REDO },
-    Scenario { name: "recovery", prepare: prepare_interrupted, words: &["status"] },
+    Scenario { name: "turn end", prepare: prepare_open_turn, words: &["turn", "end"], hears: "" },
+    Scenario { name: "rewind", prepare: prepare_turn, words: REWIND, hears: "" },
+    Scenario { name: "undo", prepare: prepare_turn, words: &["undo", "--yes"], hears: "" },
+    Scenario { name: "redo", prepare: prepare_redo, words: REDO, hears: "" },
+    Scenario { name: "recovery", prepare: prepare_interrupted, words: &["status"], hears: "" },
+    Scenario { name: "hook before", prepare: prepare_settle, words: HOOK, hears: BEFORE },
+    Scenario { name: "hook after", prepare: prepare_settle, words: HOOK, hears: AFTER },
+    Scenario { name: "hook prompt", prepare: prepare_settle, words: HOOK, hears: PROMPT },
 ];
+
+const HOOK: &[&str] = &["hook", "codex"];
+const PROMPT: &str = r#""hook_event_name":"UserPromptSubmit","prompt":"x""#;
+const BEFORE: &str =
+    r#""hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"x"}"#;
+const AFTER: &str =
+    r#""hook_event_name":"PostToolUse","tool_name":"Bash","tool_input":{"command":"x"}"#;
 
 const REWIND: &[&str] = &["rewind", "start", "--exact", "--yes"];
 const REDO: &[&str] = &["redo", "--yes"];
@@ -111,6 +124,15 @@ fn crash_once(scenario: &Scenario, point: &str) -> bool {
     let what = format!("{} killed at {point}", scenario.name);
     let ran = env.run_with(scenario.words, |command| {
         command.env("CHRONICLE_FAILPOINT", point);
+        if !scenario.hears.is_empty() {
+            let event = format!(
+                "{{\"session_id\":\"s\",\"cwd\":{:?},{}}}",
+                env.workspace(),
+                scenario.hears
+            );
+            fs::write(env.base().join("event"), event).unwrap();
+            command.stdin(fs::File::open(env.base().join("event")).unwrap());
+        }
     });
     if !ran.was_killed() {
         let _ = ran.code(0);

@@ -6,6 +6,7 @@ mod contract;
 mod crash;
 mod demo;
 mod faults;
+mod hooks;
 mod off;
 mod reference;
 mod repositories;

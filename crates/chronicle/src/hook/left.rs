@@ -1,27 +1,32 @@
 //! What a call left running: processes that carry the mark which an agent gives to its shells.
 
+use std::path::Path;
+
 use chronicle_core::Process;
 
 use super::dialect::Agent;
 
-/// The variable that an agent sets for the commands it runs, and not for itself.
-fn mark(agent: Agent) -> Option<&'static str> {
+/// The variables that an agent sets for the commands it runs, and not for itself.
+fn marks(agent: Agent) -> &'static [&'static str] {
     match agent {
-        Agent::ClaudeCode => Some("CLAUDECODE="),
-        Agent::Codex => Some("CODEX_"),
-        Agent::Gemini => Some("GEMINI_CLI="),
-        Agent::OpenCode => Some("OPENCODE="),
-        Agent::Cursor => Some("CURSOR_AGENT="),
-        Agent::Copilot | Agent::Cline => None,
+        Agent::ClaudeCode => &["CLAUDECODE="],
+        Agent::Codex => &["CODEX_SANDBOX", "CODEX_CI=", "CODEX_THREAD_ID="],
+        Agent::Gemini => &["GEMINI_CLI="],
+        Agent::OpenCode => &["OPENCODE="],
+        Agent::Cursor => &["CURSOR_AGENT="],
+        Agent::Copilot | Agent::Cline => &[],
     }
 }
 
-/// The living processes that the agent's shells started; `caller` is the agent.
+/// The living processes that the agent's shells started in the workspace; `caller` is the agent.
 ///
 /// They are younger than the agent, so that most of the machine need not be looked at. What belongs
 /// to somebody else cannot be read, and is not ours.
-pub(crate) fn running(agent: Agent, caller: Option<&Process>) -> Vec<Process> {
-    let (Some(mark), Some(caller)) = (mark(agent), caller) else { return Vec::new() };
+pub(crate) fn running(agent: Agent, caller: Option<&Process>, root: &Path) -> Vec<Process> {
+    let (marks, Some(caller)) = (marks(agent), caller) else { return Vec::new() };
+    if marks.is_empty() {
+        return Vec::new();
+    }
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let above = Process::ancestors();
     let me = std::process::id();
@@ -29,10 +34,15 @@ pub(crate) fn running(agent: Agent, caller: Option<&Process>) -> Vec<Process> {
     let candidates = pids.filter(|pid: &u32| {
         *pid > caller.pid && *pid != me && above.iter().all(|process| process.pid != *pid)
     });
-    candidates.filter(|pid| is_marked(*pid, mark)).filter_map(Process::of).collect()
+    let works_here = |pid: &u32| {
+        std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|place| place.starts_with(root))
+    };
+    let left = candidates.filter(works_here).filter(|pid| is_marked(*pid, marks));
+    left.filter_map(Process::of).collect()
 }
 
-fn is_marked(pid: u32, mark: &str) -> bool {
+fn is_marked(pid: u32, marks: &[&str]) -> bool {
     let Ok(environment) = std::fs::read(format!("/proc/{pid}/environ")) else { return false };
-    environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(mark.as_bytes()))
+    let marked = |variable: &[u8]| marks.iter().any(|mark| variable.starts_with(mark.as_bytes()));
+    environment.split(|byte| *byte == 0).any(marked)
 }

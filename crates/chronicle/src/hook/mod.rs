@@ -180,7 +180,7 @@ impl Hook {
             until_batch: self.agent.tells_of_batches(),
             task: anything && tool.in_background,
             left: match anything {
-                true => left::running(self.agent, call.process.as_ref()),
+                true => left::running(self.agent, call.process.as_ref(), workspace.root()),
                 false => Vec::new(),
             },
         };

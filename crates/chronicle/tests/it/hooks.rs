@@ -348,6 +348,28 @@ fn between_calls_a_background_task_makes_everything_doubtful() {
 }
 
 #[test]
+fn what_a_shell_left_running_may_write_between_calls() {
+    let cli = Cli::adopted(&[("a", "0"), ("b", "0")]);
+    let talk = Talk::new(&cli, "claude-code", "s");
+    talk.prompt("k");
+    let mut left = None;
+    talk.shell("c1", || {
+        let mut command = std::process::Command::new("sleep");
+        command.arg("60").env("CLAUDECODE", "1").current_dir(cli.root());
+        left = Some(command.spawn().expect("start it"));
+    });
+    cli.write("a", "1");
+    cli.call(["settle"]).ok();
+    check_author(&cli, "a", "shared [\"person\",\"s\"]", "window");
+    let mut left = left.expect("it was started");
+    left.kill().expect("end it");
+    left.wait().expect("it ends");
+    cli.write("b", "1");
+    cli.call(["settle"]).ok();
+    check_author(&cli, "b", "person", "outside");
+}
+
+#[test]
 fn an_agent_is_told_once_that_its_work_was_taken_back() {
     let cli = Cli::adopted(&[("a", "0"), ("b", "0")]);
     let (talk, other) = (Talk::new(&cli, "claude-code", "s"), Talk::new(&cli, "codex", "o"));

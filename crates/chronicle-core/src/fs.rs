@@ -107,6 +107,8 @@ pub struct Root {
     path: PathBuf,
     prefix: WorkspacePath,
     place: Place,
+    /// Looked at and taken back only when somebody names it.
+    named_only: bool,
 }
 
 /// Where a root's paths begin.
@@ -125,7 +127,7 @@ impl Root {
     pub fn open(path: &Path) -> Result<Self> {
         let directory = rustix::fs::open(path, READ_DIRECTORY, Mode::empty()).at("open", path)?;
         let (path, place) = (path.to_path_buf(), Place::Inside(directory));
-        Ok(Self { path, prefix: WorkspacePath::root(), place })
+        Ok(Self { path, prefix: WorkspacePath::root(), place, named_only: false })
     }
 
     /// Opens a further root by its absolute path, be it a directory, a single file or missing.
@@ -135,7 +137,17 @@ impl Root {
             return Err(Error::Usage(format!("A further root needs an absolute path: {prefix}")));
         }
         let place = further_place(&prefix)?;
-        Ok(Self { path: path.to_path_buf(), prefix, place })
+        Ok(Self { path: path.to_path_buf(), prefix, place, named_only: false })
+    }
+
+    /// Opens a single file that is protected only where somebody names it.
+    pub fn open_named(path: &Path) -> Result<Self> {
+        Ok(Self { named_only: true, ..Self::open_further(path)? })
+    }
+
+    /// Whether it counts only where somebody names it.
+    pub fn is_named_only(&self) -> bool {
+        self.named_only
     }
 
     /// The root's path in the real file system.
@@ -217,9 +229,11 @@ impl Roots {
     }
 
     /// Opens the workspace's root and further ones.
-    pub fn open(workspace: &Path, further: &[PathBuf]) -> Result<Self> {
-        let further = further.iter().map(|path| Root::open_further(path)).collect::<Result<_>>()?;
-        Ok(Self::new(Root::open(workspace)?, further))
+    pub fn open(workspace: &Path, further: &[PathBuf], named: &[PathBuf]) -> Result<Self> {
+        let further = further.iter().map(|path| Root::open_further(path));
+        let named = named.iter().map(|path| Root::open_named(path));
+        let all = further.chain(named).collect::<Result<_>>()?;
+        Ok(Self::new(Root::open(workspace)?, all))
     }
 
     /// The workspace's own root.

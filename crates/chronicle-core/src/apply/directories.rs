@@ -130,6 +130,12 @@ impl<'r> Directories<'r> {
         self.roots.is_top(path)
     }
 
+    /// Whether a root's paths begin in a directory: its top, or the one that holds it where it is a
+    /// single file. Above it nothing is ours.
+    pub(super) fn is_beginning(&self, path: &WorkspacePath) -> bool {
+        self.is_top(path) || self.roots.beginning(path).is_some()
+    }
+
     /// The handle of a directory; it allows everything but reading.
     pub(super) fn open(&mut self, path: &WorkspacePath) -> Result<Rc<OwnedFd>, Errno> {
         if let Some(directory) = self.open.get(path) {
@@ -164,7 +170,7 @@ impl<'r> Directories<'r> {
 
     /// What stands at a path; `None` only if its parent denies it or is no directory.
     pub(super) fn see(&mut self, path: &WorkspacePath) -> Result<Option<Seen>, Errno> {
-        if self.is_top(path) {
+        if self.is_beginning(path) {
             return see_handle(&*self.open(path)?).map(Some);
         }
         match self.parent(path) {

@@ -153,6 +153,10 @@ fn leftovers(
     let (mut directories, mut found) = (Directories::new(roots), Vec::new());
     for root in roots.iter() {
         let Some(top) = root.beginning() else { continue };
+        // Whose directory is gone has nothing left in it.
+        if root.is_named_only() && root.handle().is_err() {
+            continue;
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let listing = rustix::fs::openat(root.handle()?, c".", flags, Mode::empty())
             .and_then(Dir::read_from)

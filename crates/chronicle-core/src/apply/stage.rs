@@ -161,9 +161,9 @@ impl Stages {
             let directory = directories.open(holder).at("open", holder.as_path())?;
             let stage =
                 Stage::make(directory.as_fd(), id, lanes).at("write to", holder.as_path())?;
-            if directories.is_top(holder) {
+            if directories.is_beginning(holder) {
                 let mut others = holders.to_vec();
-                others.retain(|other| !directories.is_top(other) && other.is_within(holder));
+                others.retain(|other| !directories.is_beginning(other) && other.is_within(holder));
                 if !others.is_empty() {
                     stage.note_elsewhere(&others).at("write to", holder.as_path())?;
                 }

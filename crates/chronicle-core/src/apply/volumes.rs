@@ -29,7 +29,9 @@ impl Volumes {
         }
         let seen = directories.look_at(path)?.filter(Seen::is_directory);
         let above = match path.parent() {
-            Some(parent) if !directories.is_top(path) => Some(self.stage_of(directories, &parent)?),
+            Some(parent) if !directories.is_beginning(path) => {
+                Some(self.stage_of(directories, &parent)?)
+            }
             _ => None,
         };
         let stage = match (above, seen) {

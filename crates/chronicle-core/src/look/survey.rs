@@ -29,7 +29,7 @@ pub fn survey(
 ) -> Result<Survey> {
     let walk = Walk::new(roots, known, filter, options);
     let mut first = Worker::new(&walk);
-    for root in roots.iter() {
+    for root in roots.iter().filter(|root| !root.is_named_only()) {
         first.root(root)?;
     }
     let workers = options.threads.max(1);

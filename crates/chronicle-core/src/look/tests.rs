@@ -76,7 +76,7 @@ impl Fixture {
     }
 
     fn roots(&self) -> Roots {
-        Roots::open(&self.at(""), &self.further).unwrap()
+        Roots::open(&self.at(""), &self.further, &[]).unwrap()
     }
 
     fn filter(&self) -> Filter {

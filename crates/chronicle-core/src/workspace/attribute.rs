@@ -20,6 +20,8 @@ pub(crate) struct Announced {
     /// The paths it named; empty for one of which nobody knows what it will touch.
     pub(crate) paths: Vec<WorkspacePath>,
     pub(crate) labels: Labels,
+    /// Those of them where nothing stood before.
+    pub(crate) absent: Vec<WorkspacePath>,
     /// The contents that it was told would be safe.
     pub(crate) objects: Vec<ObjectId>,
     /// The process that announced it still runs it, so that only it may end it.
@@ -133,6 +135,7 @@ mod tests {
             id: SnapshotId::new(Time(0)),
             paths,
             labels,
+            absent: Vec::new(),
             objects: Vec::new(),
             alive: false,
             ended: false,

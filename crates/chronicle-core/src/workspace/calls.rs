@@ -252,6 +252,7 @@ impl Workspace {
             id,
             paths: call.paths.clone(),
             labels,
+            absent: Vec::new(),
             objects: Vec::new(),
             alive: false,
             ended: false,

@@ -299,6 +299,8 @@ impl Workspace {
             let Some(id) = record.labels.snapshot else { continue };
             let objects =
                 record.changes.iter().filter_map(|change| change.before.object()).collect();
+            let nothing = record.changes.iter().filter(|change| change.before == Entry::Absent);
+            let absent = nothing.map(|change| change.path.clone()).collect();
             let paths: Vec<_> = record.changes.into_iter().map(|change| change.path).collect();
             if paths.is_empty() {
                 let (session, labels) = (session_of(&record.labels), record.labels.clone());
@@ -310,7 +312,7 @@ impl Workspace {
                 false => paths.is_empty() && self.call_is_alive(&id)?,
             };
             let labels = record.labels;
-            open.announced.push(Announced { id, paths, labels, objects, alive, ended });
+            open.announced.push(Announced { id, paths, labels, absent, objects, alive, ended });
         }
         for (key, session) in self.sessions()? {
             if session.runs_on() {

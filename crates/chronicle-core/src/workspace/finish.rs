@@ -297,7 +297,9 @@ impl Workspace {
         let goals: BTreeSet<_> = pending.goals.iter().map(|(path, _)| path).collect();
         let parents: BTreeSet<_> =
             pending.goals.iter().filter_map(|(path, _)| path.parent()).collect();
-        for path in parents.iter().filter(|path| !goals.contains(path)) {
+        // The directory of a root that is a single file is not ours.
+        let ours = |path: &&WorkspacePath| self.roots.root_of(path).is_ok();
+        for path in parents.iter().filter(|path| !goals.contains(path)).filter(ours) {
             let (Some(known), Some(stat)) = (self.catalog.known(path)?, self.stat(path)?) else {
                 continue;
             };

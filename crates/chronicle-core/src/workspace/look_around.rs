@@ -84,8 +84,11 @@ impl Workspace {
         let seen: BTreeSet<_> = present.iter().map(|candidate| &candidate.path).collect();
         let mut unseen = Vec::new();
         for path in above.into_iter().filter(|path| !seen.contains(path)) {
-            let inside = self.roots.root_of(&path).is_ok() && self.catalog.known(&path)?.is_none();
-            if let Some(stat) = self.roots.lstat(&path)?.filter(|_| inside) {
+            // Above a single file outside the workspace nothing is ours.
+            if self.roots.root_of(&path).is_err() || self.catalog.known(&path)?.is_some() {
+                continue;
+            }
+            if let Some(stat) = self.roots.lstat(&path)? {
                 let (stat, part) = (Some(stat), Part::Ordinary);
                 unseen.push(Candidate { path, stat, was: None, part, filtered: false });
             }

@@ -70,6 +70,7 @@ mod key {
     pub(super) const ROOT_IDENTITY: &str = "root_identity";
     pub(super) const ACCEPTED_FILTER: &str = "accepted_filter";
     pub(super) const FURTHER_ROOTS: &str = "further_roots";
+    pub(super) const NAMED_FILES: &str = "named_files";
     pub(super) const BASELINE: &str = "baseline";
     pub(super) const PENDING_REWIND: &str = "pending_rewind";
 }
@@ -112,7 +113,8 @@ impl Workspace {
         let directory = home.workspace(adopted.id);
         let catalog = Catalog::open(&directory.join("catalog.db"))?;
         let further = roots::decode(&catalog.state(key::FURTHER_ROOTS)?.unwrap_or_default());
-        let roots = match Roots::open(&adopted.root, &further) {
+        let named = roots::decode(&catalog.state(key::NAMED_FILES)?.unwrap_or_default());
+        let roots = match Roots::open(&adopted.root, &further, &named) {
             Err(Error::Io { .. }) if !adopted.root.exists() => {
                 return Err(Error::RootReplaced(adopted.root.clone()));
             }
@@ -280,6 +282,8 @@ impl Workspace {
 
     /// What a person's words for a file mean: a path under one of the roots.
     pub fn path(&self, given: &Path, current_dir: &Path) -> Result<WorkspacePath> {
-        roots::resolve(&self.root, &self.further_roots()?, given, current_dir)
+        let mut further = self.further_roots()?;
+        further.extend(self.named_files()?);
+        roots::resolve(&self.root, &further, given, current_dir)
     }
 }

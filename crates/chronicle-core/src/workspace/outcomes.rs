@@ -7,7 +7,7 @@ use super::attribute::{Announced, Group, Openings, PERSON, attribute, session_of
 use super::calls::Grace;
 use super::capture::{Found, Look};
 use crate::catalog::{Batch, Local, Open};
-use crate::entry::{Author, Change, Entry, Evidence};
+use crate::entry::{Author, Change, Entry, Evidence, Why};
 use crate::error::Result;
 use crate::id::{Seq, SnapshotId, Time};
 use crate::path::WorkspacePath;
@@ -97,8 +97,15 @@ impl Workspace {
     ) -> Result<BTreeMap<Group, Vec<Change>>> {
         let mut groups: BTreeMap<Group, Vec<Change>> = BTreeMap::new();
         let mut past = Past::default();
-        for Found { path, before, after, from, neutral } in found {
+        for Found { path, mut before, after, from, neutral } in found {
             let (mut group, mut author, mut evidence) = attribute(&path, open);
+            // Where nobody ever listed the directory, the action's own look is the proof.
+            if let Group::Action(index) = group
+                && before == Entry::Unknown(Why::NotSeen)
+                && open.announced[index].absent.contains(&path)
+            {
+                before = Entry::Absent;
+            }
             if group == Group::External {
                 if let Some((grace, session)) = self.late_author(&mut past, &path, &after)? {
                     (group, author, evidence) = (grace, Author::Session(session), Evidence::Window);

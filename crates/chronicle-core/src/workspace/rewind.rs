@@ -238,7 +238,11 @@ impl Workspace {
     fn draft_once(&mut self, request: &RewindRequest, resolved: &Resolved) -> Result<Planned> {
         let dead = self.taken_back(None)?;
         let mut gathered = Gathered::default();
+        let unnamed = self.unnamed_files(request);
         self.for_each_change(resolved.moment.seq, &mut |record, at, change| {
+            if unnamed.contains(&change.path) {
+                return Ok(());
+            }
             gathered.add(&resolved.rule, record, at, change, dead.contains(&at));
             Ok(())
         })?;
@@ -286,6 +290,13 @@ impl Workspace {
             transaction: resolved.transaction,
             digest,
         })
+    }
+
+    /// The single files outside the workspace that a request does not name: they stay as they are.
+    fn unnamed_files(&self, request: &RewindRequest) -> HashSet<WorkspacePath> {
+        let roots = self.roots.iter().filter(|root| root.is_named_only());
+        let prefixes = roots.map(|root| root.prefix().clone());
+        prefixes.filter(|path| !within(path, &request.paths)).collect()
     }
 
     fn refuse_other_sessions(

@@ -10,6 +10,9 @@ use crate::error::{Context, Error, Result};
 use crate::fs::Roots;
 use crate::path::WorkspacePath;
 
+/// The most single files outside the workspace that are protected because they were named.
+const NAMED_FILES_MAX: usize = 1000;
+
 /// Reads the list of further roots as it is kept.
 pub(super) fn decode(bytes: &[u8]) -> Vec<PathBuf> {
     let parts = bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty());
@@ -108,9 +111,47 @@ impl Workspace {
         self.set_roots(&further)
     }
 
+    /// The single files outside that an agent named: captured and taken back only by name.
+    pub(super) fn named_files(&self) -> Result<Vec<PathBuf>> {
+        Ok(decode(&self.catalog.state(key::NAMED_FILES)?.unwrap_or_default()))
+    }
+
+    /// Lets a single file outside the workspace be captured because somebody named it.
+    ///
+    /// It is looked at only then, and a rewind leaves it alone unless it names it too.
+    pub fn protect_named(&mut self, path: &Path) -> Result<WorkspacePath> {
+        let refused =
+            |why: &str| Err(Error::CannotAdopt { path: path.to_owned(), why: why.to_owned() });
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return refused("it is no file");
+        };
+        let real = parent.canonicalize().at("find", parent)?.join(name);
+        if real.starts_with(self.home.path()) {
+            return refused("it lies in Chronicle's own store");
+        }
+        if real.is_dir() {
+            return refused("it is a directory");
+        }
+        let mut named = self.named_files()?;
+        if !named.contains(&real) {
+            if named.len() >= NAMED_FILES_MAX {
+                return refused("too many files outside the workspace are protected already");
+            }
+            named.push(real.clone());
+            let further = self.further_roots()?;
+            let lock = self.lock(super::PATIENCE)?;
+            let roots = Roots::open(&self.root, &further, &named)?;
+            let state = vec![(key::NAMED_FILES, Some(encode(&named)))];
+            self.commit_batch(Batch { state, ..Batch::default() }, Durability::PowerCut)?;
+            self.roots = roots;
+            drop(lock);
+        }
+        Ok(WorkspacePath::new(real.as_os_str().as_bytes())?)
+    }
+
     fn set_roots(&mut self, further: &[PathBuf]) -> Result<()> {
         let lock = self.lock(super::PATIENCE)?;
-        let roots = Roots::open(&self.root, further)?;
+        let roots = Roots::open(&self.root, further, &self.named_files()?)?;
         let state = vec![(key::FURTHER_ROOTS, Some(encode(further)))];
         self.commit_batch(Batch { state, ..Batch::default() }, Durability::PowerCut)?;
         self.roots = roots;

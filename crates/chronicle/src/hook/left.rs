@@ -20,8 +20,7 @@ fn marks(agent: Agent) -> &'static [&'static str] {
 
 /// The living processes that the agent's shells started in the workspace; `caller` is the agent.
 ///
-/// They are younger than the agent, so that most of the machine need not be looked at. What belongs
-/// to somebody else cannot be read, and is not ours.
+/// What belongs to somebody else cannot be read, and is not ours.
 pub(crate) fn running(agent: Agent, caller: Option<&Process>, root: &Path) -> Vec<Process> {
     let (marks, Some(caller)) = (marks(agent), caller) else { return Vec::new() };
     if marks.is_empty() {
@@ -32,7 +31,7 @@ pub(crate) fn running(agent: Agent, caller: Option<&Process>, root: &Path) -> Ve
     let me = std::process::id();
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let candidates = pids.filter(|pid: &u32| {
-        *pid > caller.pid && *pid != me && above.iter().all(|process| process.pid != *pid)
+        *pid != caller.pid && *pid != me && above.iter().all(|process| process.pid != *pid)
     });
     let works_here = |pid: &u32| {
         std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|place| place.starts_with(root))

@@ -164,8 +164,7 @@ impl Hook {
             if workspace.warn_once(&heard.session, &cause)? {
                 let path = paths::first(tool);
                 answer.warning = Some(format!(
-                    "Chronicle: {path} lies outside the workspace. Protect it with: \
-                     chronicle roots add {path}"
+                    "Chronicle: {path} lies outside the workspace and cannot be protected there"
                 ));
             }
             return Ok(());
@@ -187,15 +186,15 @@ impl Hook {
         workspace.call_end(&call, &end)
     }
 
-    /// The call of a tool; `None` if it names only what lies outside.
+    /// The call of a tool; `None` if it names only what cannot be protected.
     fn call(
         &self,
-        workspace: &Workspace,
+        workspace: &mut Workspace,
         heard: &Heard,
         tool: &Tool,
     ) -> Result<Option<Call>, Error> {
         let paths = match &tool.reach {
-            Reach::Named(named) => paths::inside(workspace, &heard.directory, named)?,
+            Reach::Named(named) => paths::named(workspace, &heard.directory, named)?,
             _ => Vec::new(),
         };
         if paths.is_empty() && matches!(tool.reach, Reach::Named(_)) {

@@ -6,18 +6,25 @@ use chronicle_core::{Error, Workspace, WorkspacePath};
 
 use super::event::{Reach, Tool};
 
-/// Those of the named files that lie in the workspace: the names themselves, and what they lead to.
-pub(crate) fn inside(
-    workspace: &Workspace,
+/// The named files: the names themselves, and what they lead to. One outside the workspace is
+/// captured because it was named.
+pub(crate) fn named(
+    workspace: &mut Workspace,
     directory: &Path,
     named: &[PathBuf],
 ) -> Result<Vec<WorkspacePath>, Error> {
     let mut found: Vec<WorkspacePath> = Vec::new();
     for path in named.iter().flat_map(|name| places(&directory.join(name))) {
-        match workspace.path(&path, directory) {
-            Ok(path) if !found.contains(&path) => found.push(path),
-            Ok(_) | Err(Error::OutsideRoots(_)) => {}
-            Err(error) => return Err(error),
+        let path = match workspace.path(&path, directory) {
+            Err(Error::OutsideRoots(_)) => match workspace.protect_named(&path) {
+                // What cannot be protected is not what the agent must wait for.
+                Err(Error::CannotAdopt { .. } | Error::Io { .. }) => continue,
+                path => path?,
+            },
+            path => path?,
+        };
+        if !found.contains(&path) {
+            found.push(path);
         }
     }
     Ok(found)

@@ -455,16 +455,35 @@ fn a_project_is_adopted_at_its_first_prompt() {
 }
 
 #[test]
-fn what_lies_outside_does_not_stop_the_agent() {
+fn what_lies_outside_is_captured_and_restored_only_by_name() {
     let cli = Cli::adopted(&[("a", "0")]);
     let outside = tempfile::tempdir().expect("another place");
-    let file = outside.path().join("f");
+    let place = outside.path().canonicalize().expect("its real name");
+    let (file, new) = (place.join("f"), place.join("new"));
     std::fs::write(&file, "0").expect("write");
     let talk = Talk::strict(&cli, "claude-code");
     talk.prompt("k");
-    talk.send("PreToolUse", call("Edit", "c1", json!({"file_path": file}))).ok();
-    talk.send("PostToolUse", call("Edit", "c1", json!({"file_path": file}))).ok();
+    talk.edit("c0", "a", "1");
+    for (id, path) in [("c1", &file), ("c2", &new)] {
+        let input = json!({"file_path": path});
+        talk.before("Write", id, input.clone());
+        std::fs::write(path, "1").expect("write");
+        talk.after("Write", id, input);
+        talk.batch();
+    }
     talk.stop();
+    let read = |path: &std::path::Path| std::fs::read_to_string(path).ok();
+    cli.call(["rewind", "before:turn:1", "--yes"]).ok();
+    assert_eq!(cli.read("a").as_deref(), Some("0"));
+    assert_eq!((read(&file).as_deref(), read(&new).as_deref()), (Some("1"), Some("1")));
+    let (first, second) = (file.to_str().expect("text"), new.to_str().expect("text"));
+    cli.call(["rewind", "before:turn:1", first, second, "--yes"]).ok();
+    assert_eq!((read(&file).as_deref(), read(&new).as_deref()), (Some("0"), None));
+    // Its directory may go: that is nobody's business here.
+    drop(outside);
+    cli.call(["settle"]).ok();
+    cli.call(["undo", "--dry-run"]).exits(3);
+    cli.call(["verify"]).ok();
 }
 
 #[test]

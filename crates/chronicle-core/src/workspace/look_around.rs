@@ -5,9 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use super::capture::Look;
 use super::link::group_links;
 use super::sketch::Sketch;
+use super::views::{kept, why_text};
 use super::{Workspace, unit};
 use crate::catalog::{LocalState, Log};
-use crate::entry::{Entry, MovedFrom};
+use crate::entry::{Entry, MovedFrom, Why};
 use crate::error::Result;
 use crate::known::{Known, KnownTable, Part};
 use crate::look::{
@@ -138,6 +139,7 @@ impl Workspace {
         group_links(&mut pairs, &|index| self.born_ns(&survey.candidates[index].path));
         sketch.add_vanished(&survey.vanished);
         let moved = self.moved(&survey, &pairs)?;
+        let unread: Vec<_> = survey.candidates.iter().zip(&pairs).filter_map(unread).collect();
         for (candidate, (_, examined)) in survey.candidates.iter().zip(pairs) {
             let from = moved.get(&candidate.path).cloned();
             sketch.add(candidate, examined, from.map(|path| MovedFrom { path, seq }));
@@ -149,6 +151,7 @@ impl Workspace {
         let mut look = sketch.finish();
         look.rows = intake.finish()?;
         look.hold = Some(intake.hold());
+        look.problems.extend(unread);
         let problems = survey.problems.iter();
         look.problems.extend(problems.map(|problem| KeptView {
             path: problem.path.to_string(),
@@ -237,6 +240,18 @@ impl Workspace {
         }
         sketch.add_known(path, was, known);
         Ok(())
+    }
+}
+
+/// What could not be read, and why: a capture that met it saw only a part.
+fn unread(
+    (candidate, (_, examined)): (&Candidate, &(Option<Known>, Examined)),
+) -> Option<KeptView> {
+    match examined.known.entry {
+        Entry::Unknown(why @ (Why::Unreadable | Why::Changing)) => {
+            Some(kept(&candidate.path, why_text(why).to_owned()))
+        }
+        _ => None,
     }
 }
 

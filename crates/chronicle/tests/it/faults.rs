@@ -199,6 +199,8 @@ fn denied_file_is_unknown_and_never_overwritten() {
     fs::read(env.path("secret")).expect_err("the file must deny reading");
     let ended = env.run(&["turn", "end", "--key", "k", "--session", "s"]);
     assert!(matches!(ended.output.status.code(), Some(0 | 4)), "{}", ended.story());
+    let log = env.ok(&["log", "--json"]);
+    assert!(log.contains("\"complete\":false"), "a capture that saw only a part says so: {log}");
     let ran = env.run(&["rewind", "start", "--yes"]).code(4);
     assert!((ran.stdout() + &ran.stderr()).contains("secret"), "{}", ran.story());
     mode(0o644);

@@ -200,12 +200,16 @@ pub(crate) struct RollbackArgs {
 /// Run a command and record everything it did as one snapshot
 ///
 /// The command gets a terminal of its own, so that it cannot type into yours. Its exit status,
-/// signals and job control pass through. Outside a turn, a run is a turn of its own.
+/// signals and job control pass through. Outside a turn, a run is a turn of its own; at a terminal,
+/// where it may be a conversation, every pause begins another.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// What it is for; the command itself otherwise
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub(crate) summary: Option<String>,
+    /// After so long without a change a new turn begins; 0 for never [default: 30 at a terminal]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) pause: Option<u64>,
     /// The command and its arguments
     #[arg(
         value_name = "CMD",

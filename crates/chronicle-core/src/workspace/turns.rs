@@ -1,6 +1,7 @@
 //! Turns, transactions and runs: what groups actions.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::attribute::session_of;
 use super::outcomes::Closing;
@@ -10,7 +11,7 @@ use crate::catalog::{Batch, Durability, Log, Open};
 use crate::codec;
 use crate::error::{Error, Result, Stop};
 use crate::home::private_directory;
-use crate::id::{Seq, SnapshotId, TransactionId};
+use crate::id::{Seq, SnapshotId, Time, TransactionId};
 use crate::lock::Lock;
 use crate::record::{Kind, Labels, Record};
 use crate::view::{SCHEMA, SnapshotMetadata, Transaction, TurnView};
@@ -48,9 +49,21 @@ impl TurnRequest {
 #[derive(Debug)]
 pub struct RunTicket {
     snapshot: SnapshotId,
+    summary: String,
     turn: Option<TurnRequest>,
+    /// How many turns came before this one.
+    earlier: u32,
+    /// When a look last found that something had changed in this turn.
+    changed: Option<Time>,
     /// Held for as long as the command runs, so that others see that it does.
     alive: Lock,
+}
+
+impl RunTicket {
+    /// How many turns the run was until now.
+    pub fn turns(&self) -> u32 {
+        self.earlier + 1
+    }
 }
 
 impl Workspace {
@@ -296,6 +309,10 @@ impl Workspace {
     /// Outside a turn, the run is a turn of its own.
     pub fn run_start(&mut self, summary: &str) -> Result<RunTicket> {
         let _lock = self.lock(PATIENCE)?;
+        self.run_start_locked(summary)
+    }
+
+    fn run_start_locked(&mut self, summary: &str) -> Result<RunTicket> {
         let turn = match &self.open_turns()?[..] {
             [_] => {
                 self.settle_locked()?;
@@ -332,19 +349,46 @@ impl Workspace {
         batch.opens.push((Open::Intent, snapshot.0.to_vec(), 0));
         batch.records.push(self.record(Kind::Intent, labels));
         self.commit_batch(batch, Durability::PowerCut)?;
-        Ok(RunTicket { snapshot, turn, alive })
+        let summary = summary.to_owned();
+        Ok(RunTicket { snapshot, summary, turn, earlier: 0, changed: None, alive })
+    }
+
+    /// Looks while a command runs. After so long without a change, what it does next is a turn of
+    /// its own: of a conversation without hooks, the pauses tell where one exchange ends.
+    pub fn run_look(&mut self, ticket: &mut RunTicket, pause: Duration) -> Result<()> {
+        let _lock = self.lock(PATIENCE)?;
+        let settled = self.settle_closing(&self.openings()?, &Closing::Nobody)?;
+        let now = self.now();
+        if settled.changes > 0 {
+            ticket.changed = Some(now);
+            return Ok(());
+        }
+        let pause = i64::try_from(pause.as_nanos()).unwrap_or(i64::MAX);
+        let paused = ticket.changed.is_some_and(|changed| now.0 - changed.0 >= pause);
+        if !paused || ticket.turn.is_none() {
+            return Ok(());
+        }
+        let (summary, earlier) = (ticket.summary.clone(), ticket.turns());
+        self.run_end_locked(ticket)?;
+        *ticket = RunTicket { earlier, ..self.run_start_locked(&summary)? };
+        Ok(())
     }
 
     /// Records everything that a command did, as one snapshot.
     pub fn run_end(&mut self, ticket: RunTicket) -> Result<SnapshotMetadata> {
         let _lock = self.lock(PATIENCE)?;
-        drop(ticket.alive);
+        self.run_end_locked(&ticket)?;
+        self.metadata(&ticket.snapshot)
+    }
+
+    fn run_end_locked(&mut self, ticket: &RunTicket) -> Result<()> {
+        // Its lock is still held, but without its file nobody believes that it runs.
         let _ = std::fs::remove_file(self.call_file(&ticket.snapshot)?);
         self.settle_locked()?;
         if let Some(turn) = &ticket.turn {
             self.turn_end_locked(turn)?;
         }
-        self.metadata(&ticket.snapshot)
+        Ok(())
     }
 
     /// The file whose lock says that a call still runs.

@@ -1,6 +1,9 @@
 //! `chronicle run`: everything a command did, as one snapshot.
 
-use chronicle_core::SnapshotMetadata;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use chronicle_core::{RunTicket, SnapshotMetadata, Workspace};
 
 use super::Invocation;
 use crate::cli::RunArgs;
@@ -9,13 +12,29 @@ use crate::render::log::lines;
 use crate::render::{diff, printable};
 use crate::run;
 
+/// The pause between two exchanges of a conversation, in seconds.
+const PAUSE: u64 = 30;
+/// How often a workspace is looked at while a command runs.
+const OFTEN: Duration = Duration::from_secs(1);
+/// How many times longer than a look the time until the next one is, at least.
+const SHARE: u32 = 20;
+
 /// The exit status is the command's; whatever fails on our side is 125.
 pub(crate) fn execute(invocation: &mut Invocation, args: &RunArgs) -> Outcome {
     let ours = |error: CommandError| error.of(Kind::Run);
     let mut workspace = invocation.open().map_err(ours)?;
     let summary = args.summary.clone().unwrap_or_else(|| run::words(&args.command));
-    let ticket = workspace.run_start(&summary).map_err(|error| ours(error.into()))?;
-    let status = run::run(&args.command, &invocation.directory);
+    let mut ticket = workspace.run_start(&summary).map_err(|error| ours(error.into()))?;
+    let status = std::thread::scope(|scope| {
+        let (ended, end) = std::sync::mpsc::channel();
+        let (workspace, ticket) = (&mut workspace, &mut ticket);
+        let pause = args.pause.unwrap_or(if run::is_interactive() { PAUSE } else { 0 });
+        scope.spawn(move || look_now_and_then(workspace, ticket, pause, &end));
+        let status = run::run(&args.command, &invocation.directory);
+        drop(ended);
+        status
+    });
+    let turns = ticket.turns();
     // Whatever became of the command, what it did is recorded.
     let recorded = workspace.run_end(ticket);
     let status = status?;
@@ -23,8 +42,25 @@ pub(crate) fn execute(invocation: &mut Invocation, args: &RunArgs) -> Outcome {
         let told = format!("The command itself ended with status {status}");
         ours(error.into()).hinted(told)
     })?;
-    report(invocation, &snapshot);
+    report(invocation, &snapshot, turns);
     Ok(status)
+}
+
+/// Looks while the command runs, so that its pauses can be told. A look that fails is made again:
+/// the one at the end counts.
+fn look_now_and_then(
+    workspace: &mut Workspace,
+    ticket: &mut RunTicket,
+    pause: u64,
+    ended: &Receiver<()>,
+) {
+    let mut interval = OFTEN;
+    while pause > 0 && ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+        let begun = Instant::now();
+        let _ = workspace.run_look(ticket, Duration::from_secs(pause));
+        // A large workspace is looked at less often.
+        interval = OFTEN.max(begun.elapsed() * SHARE);
+    }
 }
 
 /// Runs the command and records nothing.
@@ -33,13 +69,16 @@ pub(crate) fn only_run(invocation: &Invocation, args: &RunArgs) -> Outcome {
 }
 
 /// Stdout is the command's, so even data about it goes to stderr.
-fn report(invocation: &mut Invocation, snapshot: &SnapshotMetadata) {
+fn report(invocation: &mut Invocation, snapshot: &SnapshotMetadata, turns: u32) {
     if invocation.ui.json() {
         let line = serde_json::to_string(snapshot).expect("BUG: views are plain data");
         crate::ui::say(&format!("{line}\n"));
         return;
     }
-    let summary = printable(&snapshot.action_summary).into_owned();
+    let mut summary = printable(&snapshot.action_summary).into_owned();
+    if turns > 1 {
+        summary = format!("{summary}, in {turns} turns; the last");
+    }
     if snapshot.changes.is_empty() {
         invocation.ui.note(format!("Recorded {summary}: nothing changed"));
         return;

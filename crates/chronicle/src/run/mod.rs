@@ -45,6 +45,11 @@ pub(crate) fn run(command: &[OsString], directory: &Path) -> Result<u8, CommandE
     status.map_err(|error| CommandError::io("Could not run the command", error).of(Kind::Run))
 }
 
+/// Whether somebody can talk to the command.
+pub(crate) fn is_interactive() -> bool {
+    is_terminal(0)
+}
+
 fn is_terminal(slot: usize) -> bool {
     rustix::termios::isatty(standard(slot))
 }

@@ -236,3 +236,16 @@ fn a_run_in_a_named_workspace_runs_there() {
     done(command.current_dir("/").output().expect("start")).ok();
     assert_eq!(cli.read("a"), None);
 }
+
+#[test]
+fn after_a_pause_a_new_turn_begins() {
+    let cli = Cli::adopted(&[("a", "0"), ("b", "0")]);
+    let script = "echo 1 > a; sleep 4; echo 1 > b";
+    let said = cli.call(["run", "--pause", "1", "--", "sh", "-c", script]).ok();
+    assert!(said.stderr.contains("in 2 turns"), "{}", said.stderr);
+    cli.call(["undo"]).ok();
+    let read = |name: &str| cli.read(name).expect("it stays");
+    assert_eq!((&read("a")[..], &read("b")[..]), ("1\n", "0"));
+    cli.call(["undo"]).ok();
+    assert_eq!((&read("a")[..], &read("b")[..]), ("0", "0"));
+}

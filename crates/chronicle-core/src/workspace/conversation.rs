@@ -83,6 +83,32 @@ impl Workspace {
         self.turn_end_locked(&request).map(drop)
     }
 
+    /// Those of a session's turns, by the agent's names for them, whose changes are still in effect:
+    /// their numbers and some of the paths.
+    pub fn live_turns(&self, session: &str, keys: &[String]) -> Result<Vec<(u64, Vec<String>)>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut live = Vec::new();
+        for turn in self.turns()? {
+            let named = turn.key.as_ref().is_some_and(|key| keys.contains(key));
+            if turn.session.as_deref() != Some(session) || !named {
+                continue;
+            }
+            let mut paths = BTreeSet::new();
+            for at in self.live_changes_of_turn(Some(turn.number))? {
+                let record = self.read_record(at.seq)?;
+                let change = record.changes.get(at.index as usize);
+                let visible = change.filter(|change| change.is_visible());
+                paths.extend(visible.map(|change| change.path.to_string()));
+            }
+            if !paths.is_empty() {
+                live.push((turn.number, paths.into_iter().take(NAMED).collect()));
+            }
+        }
+        Ok(live)
+    }
+
     /// Ends the turns of agents that have died or fallen silent; needs the lock.
     pub(super) fn end_silent_turns(&mut self) -> Result<()> {
         let turns = self.open_turns()?;

@@ -160,7 +160,7 @@ impl Workspace {
         }
     }
 
-    fn live_changes_of_turn(&self, number: Option<u64>) -> Result<HashSet<ChangeRef>> {
+    pub(super) fn live_changes_of_turn(&self, number: Option<u64>) -> Result<HashSet<ChangeRef>> {
         let dead = self.taken_back(None)?;
         let (mut refs, mut visible) = (HashSet::new(), false);
         let start =

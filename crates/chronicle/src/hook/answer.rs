@@ -129,7 +129,7 @@ mod tests {
     fn heard(name: &str, event: Event) -> Heard {
         let directory = PathBuf::from("/w");
         let (session, name) = ("s".to_owned(), name.to_owned());
-        Heard { session, turn_key: None, sub_agent: None, directory, name, event }
+        Heard { session, turn_key: None, sub_agent: None, directory, transcript: None, name, event }
     }
 
     fn before() -> Event {

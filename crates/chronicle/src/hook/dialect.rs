@@ -142,6 +142,7 @@ fn claude_like(value: &Value) -> Heard {
         turn_key: first_text(value, &["prompt_id", "turn_id"]),
         sub_agent: text(value, "agent_id"),
         directory: directory(value, &["cwd"]),
+        transcript: text(value, "transcript_path").map(PathBuf::from),
         name,
         event,
     }
@@ -174,6 +175,7 @@ fn opencode(value: &Value) -> Result<Heard, String> {
         turn_key: text(input, "messageID").filter(|_| name == "chat.message"),
         sub_agent: None,
         directory: directory(value, &["directory"]),
+        transcript: None,
         name,
         event,
     })
@@ -206,6 +208,7 @@ fn cursor(value: &Value) -> Heard {
         turn_key: text(value, "generation_id"),
         sub_agent: first_text(value, &["agent_id", "subagent_id"]),
         directory: directory(value, &["cwd"]),
+        transcript: None,
         name,
         event,
     }
@@ -240,6 +243,7 @@ fn copilot(value: &Value) -> Heard {
         turn_key: None,
         sub_agent: None,
         directory: directory(value, &["cwd"]),
+        transcript: None,
         name: name.to_owned(),
         event,
     }
@@ -270,6 +274,7 @@ fn cline(value: &Value) -> Heard {
         turn_key: None,
         sub_agent: parent.and_then(|_| text(value, "agent_id")),
         directory: directory(value, &["cwd"]),
+        transcript: None,
         name,
         event,
     }

@@ -11,6 +11,8 @@ pub(crate) struct Heard {
     pub(crate) sub_agent: Option<String>,
     /// Where the agent works.
     pub(crate) directory: PathBuf,
+    /// Where the client keeps the conversation, if it says so.
+    pub(crate) transcript: Option<PathBuf>,
     /// The agent's own name for the event, which some answers must repeat.
     pub(crate) name: String,
     pub(crate) event: Event,

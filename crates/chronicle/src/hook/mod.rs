@@ -8,6 +8,7 @@ mod answer;
 mod dialect;
 mod event;
 mod left;
+mod lineage;
 mod patch;
 mod paths;
 mod tools;
@@ -142,7 +143,10 @@ impl Hook {
             Event::Before(tool) => self.before(&mut workspace, heard, tool, answer)?,
             Event::After(tool) => self.after(&mut workspace, heard, tool)?,
             Event::BatchEnd => workspace.batch_end(&heard.session, heard.sub_agent.as_deref())?,
-            Event::Stop { task } => workspace.stop(&heard.session, *task)?,
+            Event::Stop { task } => {
+                workspace.stop(&heard.session, *task)?;
+                answer.warning = self.left_behind(&mut workspace, heard)?;
+            }
             Event::Nothing => {}
         }
         if begins && let Some(news) = workspace.news(&heard.session)? {
@@ -150,6 +154,32 @@ impl Hook {
             answer.context = Some(news.text);
         }
         Ok(())
+    }
+
+    /// Tells the person, once a turn, whose files did not go back with the conversation.
+    fn left_behind(
+        &self,
+        workspace: &mut Workspace,
+        heard: &Heard,
+    ) -> Result<Option<String>, Error> {
+        let Some(transcript) =
+            heard.transcript.as_ref().filter(|_| self.agent == Agent::ClaudeCode)
+        else {
+            return Ok(None);
+        };
+        let mut words = Vec::new();
+        for (turn, files) in
+            workspace.live_turns(&heard.session, &lineage::left_behind(transcript))?
+        {
+            if workspace.warn_once(&heard.session, &format!("left behind: turn {turn}"))? {
+                words.push(format!(
+                    "The conversation went back before turn {turn}, its files did not: {}. \
+                     Take them back with: chronicle undo turn:{turn}",
+                    files.join(", ")
+                ));
+            }
+        }
+        Ok((!words.is_empty()).then(|| format!("Chronicle: {}", words.join("\n"))))
     }
 
     fn before(

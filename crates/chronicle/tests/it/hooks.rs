@@ -390,6 +390,29 @@ fn an_agent_is_told_once_that_its_work_was_taken_back() {
 }
 
 #[test]
+fn a_person_who_went_back_is_told_which_files_did_not() {
+    let cli = Cli::adopted(&[("a", "0"), ("b", "0")]);
+    let talk = Talk::new(&cli, "claude-code", "s");
+    let transcript = cli.home().join("transcript.jsonl");
+    talk.prompt("k1");
+    talk.edit("c1", "a", "1");
+    talk.stop();
+    let entries = [
+        json!({"uuid": "0", "parentUuid": null}),
+        json!({"uuid": "1", "parentUuid": "0", "promptId": "k1"}),
+        json!({"uuid": "2", "parentUuid": "0", "promptId": "k2"}),
+    ];
+    let text: String = entries.iter().map(|entry| format!("{entry}\n")).collect();
+    std::fs::write(&transcript, text).expect("write");
+    talk.prompt("k2");
+    let said = talk.send("Stop", json!({"transcript_path": transcript})).ok();
+    let message = said.json()["systemMessage"].as_str().expect("words").to_owned();
+    assert!(message.contains("a. Take them back with: chronicle undo turn:1"), "{message}");
+    talk.prompt("k3");
+    talk.quiet("Stop", json!({"transcript_path": transcript}));
+}
+
+#[test]
 fn from_inside_its_own_call_an_agent_needs_a_plan() {
     let cli = Cli::adopted(&[("a", "0")]);
     let talk = Talk::new(&cli, "claude-code", "s");

@@ -8,6 +8,7 @@ mod demo;
 mod faults;
 mod hooks;
 mod off;
+mod payloads;
 mod reference;
 mod repositories;
 mod run;

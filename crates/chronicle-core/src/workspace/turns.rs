@@ -56,7 +56,7 @@ pub struct RunTicket {
     /// When a look last found that something had changed in this turn.
     changed: Option<Time>,
     /// Held for as long as the command runs, so that others see that it does.
-    alive: Lock,
+    _alive: Lock,
 }
 
 impl RunTicket {
@@ -350,7 +350,7 @@ impl Workspace {
         batch.records.push(self.record(Kind::Intent, labels));
         self.commit_batch(batch, Durability::PowerCut)?;
         let summary = summary.to_owned();
-        Ok(RunTicket { snapshot, summary, turn, earlier: 0, changed: None, alive })
+        Ok(RunTicket { snapshot, summary, turn, earlier: 0, changed: None, _alive: alive })
     }
 
     /// Looks while a command runs. After so long without a change, what it does next is a turn of

@@ -191,6 +191,8 @@ pub struct PlanView {
     pub irreversible: Vec<KeptView>,
     /// Shared changes that stay unless they are taken too.
     pub shared: Vec<KeptView>,
+    /// Whose work is taken back or brought back: session keys, `person` or `shared`.
+    pub authors: Vec<String>,
     /// How long ago the target is, in seconds.
     pub span_seconds: u64,
     /// Whether a repository's HEAD moves.

@@ -1,6 +1,6 @@
 //! Taking back: from a request to a plan, and from the plan to a changed workspace.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::attribute::session_of;
 use super::finish::Pending;
@@ -9,7 +9,7 @@ use super::resolve::Resolved;
 use super::roles::{Gathered, Rule};
 use super::saved_plan::digest;
 use super::timings::Timings;
-use super::views::{kept, plan_view};
+use super::views::{author_text, kept, plan_view};
 use super::{LONG_PATIENCE, PATIENCE, Workspace, key};
 use crate::apply;
 use crate::catalog::{Batch, Durability, LocalState};
@@ -142,6 +142,7 @@ pub(super) struct Planned {
     pub(super) target_time: Time,
     pub(super) moves_head: bool,
     pub(super) labels: Labels,
+    pub(super) authors: Vec<String>,
     transaction: Option<TransactionId>,
     pub(super) digest: ObjectId,
 }
@@ -271,6 +272,7 @@ impl Workspace {
         };
         let labels =
             self.rewind_labels(resolved, &gathered, &dead, selected.as_deref(), &effect)?;
+        let authors = self.authors(&labels, &gathered)?;
         gathered.shared.retain(|(path, _)| selected.as_ref().is_none_or(|all| within(path, all)));
         Ok(Planned {
             id: PlanId::new(self.now()),
@@ -287,6 +289,7 @@ impl Workspace {
             target_time: resolved.moment.time,
             moves_head,
             labels,
+            authors,
             transaction: resolved.transaction,
             digest,
         })
@@ -385,6 +388,24 @@ impl Workspace {
             labels.turn = turn.turn;
         }
         Ok(labels)
+    }
+
+    /// Whose work a plan takes out of effect or brings back into it.
+    fn authors(&self, labels: &Labels, gathered: &Gathered) -> Result<Vec<String>> {
+        let mut authors = BTreeSet::new();
+        let mut older: BTreeMap<Seq, Vec<u32>> = BTreeMap::new();
+        for at in labels.taken_back.iter().chain(&labels.brought_back) {
+            match gathered.author(at) {
+                Some(author) => drop(authors.insert(author_text(author).0)),
+                None => older.entry(at.seq).or_default().push(at.index),
+            }
+        }
+        for (seq, indices) in older {
+            let changes = self.read_record(seq)?.changes;
+            let named = indices.into_iter().filter_map(|index| changes.get(index as usize));
+            authors.extend(named.map(|change| author_text(&change.author).0));
+        }
+        Ok(authors.into_iter().collect())
     }
 
     /// Stages, passes the commit point, applies and records.

@@ -30,6 +30,9 @@ pub(super) struct Gathered {
     pub(super) shared: Vec<(WorkspacePath, Vec<String>)>,
     /// The sessions whose live work goes.
     pub(super) hit: BTreeSet<String>,
+    /// Whose each change is, by its place in `authors`.
+    author_of: HashMap<ChangeRef, usize>,
+    authors: Vec<Author>,
 }
 
 impl Gathered {
@@ -62,8 +65,26 @@ impl Gathered {
             }
             self.dropped.push((at, change.path.clone()));
         }
+        if !own {
+            self.remember_author(at, &change.author);
+        }
         let role = if keep { Role::Keep } else { Role::Drop };
         self.changes.push(PastChange { at, change, role });
+    }
+
+    /// Authors are few and changes many, so each author is kept once.
+    fn remember_author(&mut self, at: ChangeRef, author: &Author) {
+        let known = self.authors.iter().rposition(|known| known == author);
+        let index = known.unwrap_or_else(|| {
+            self.authors.push(author.clone());
+            self.authors.len() - 1
+        });
+        self.author_of.insert(at, index);
+    }
+
+    /// Whose a change after the moment is; `None` for one of Chronicle's own, or from before it.
+    pub(super) fn author(&self, at: &ChangeRef) -> Option<&Author> {
+        self.author_of.get(at).map(|index| &self.authors[*index])
     }
 
     /// Every move: where something is, and where it was.

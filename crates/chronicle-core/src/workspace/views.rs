@@ -97,7 +97,7 @@ pub(super) fn change_type(before: &Entry, after: &Entry, moved: bool) -> &'stati
     }
 }
 
-fn author_text(author: &Author) -> (String, Vec<String>) {
+pub(super) fn author_text(author: &Author) -> (String, Vec<String>) {
     match author {
         Author::Person => ("person".to_owned(), Vec::new()),
         Author::Chronicle => ("chronicle".to_owned(), Vec::new()),
@@ -306,6 +306,7 @@ pub(super) fn plan_view(planned: &Planned, now: Time, stale_output: Vec<String>)
         git: planned.git.clone(),
         irreversible: Vec::new(),
         shared: planned.shared.clone(),
+        authors: planned.authors.clone(),
         span_seconds: u64::try_from((now.0 - planned.target_time.0) / 1_000_000_000).unwrap_or(0),
         moves_head: planned.moves_head,
         stale_output,

@@ -185,6 +185,7 @@ pub(crate) mod tests {
             irreversible: Vec::new(),
             shared: Vec::new(),
             span_seconds: 0,
+            authors: Vec::new(),
             moves_head: false,
             stale_output: Vec::new(),
         }

@@ -78,6 +78,7 @@ pub(crate) enum Verb {
     /// Protect files and directories outside the workspace too
     #[command(subcommand)]
     Roots(RootsVerb),
+    Mcp(McpArgs),
     Demo(DemoArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -461,6 +462,22 @@ pub(crate) enum RootsVerb {
 pub(crate) struct RootArgs {
     /// The file or directory
     pub(crate) path: PathBuf,
+}
+
+/// Serve this workspace to a model as an MCP server, over stdin and stdout
+///
+/// The model can look at everything. It can take back only its own session's work, and only by a
+/// plan that it has previewed.
+#[derive(Debug, Args)]
+pub(crate) struct McpArgs {
+    /// Serve over HTTP on this loopback address instead; port 0 takes a free one
+    ///
+    /// Clients need the bearer token in the file that is named on stderr.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) http: Option<std::net::SocketAddr>,
+    /// The model's conversation, where no hook tells it; may be given several times
+    #[arg(long = "session", value_name = "K", allow_hyphen_values = true)]
+    pub(crate) sessions: Vec<String>,
 }
 
 /// Watch Chronicle take back a wrecked workspace, in a scratch directory

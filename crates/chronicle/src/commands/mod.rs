@@ -14,6 +14,7 @@ mod hook;
 mod init;
 mod log;
 mod man;
+mod mcp;
 mod pin;
 mod redo;
 mod rewind;
@@ -115,6 +116,8 @@ impl Verb {
             | Self::Verify(_)
             // It answers its agent itself, also while everything is off.
             | Self::Hook(_)
+            // It goes on looking; its tools that change something refuse by themselves.
+            | Self::Mcp(_)
             | Self::Config(ConfigVerb::Show)
             | Self::Roots(RootsVerb::List)
             | Self::Completions(_)
@@ -177,6 +180,7 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: Verb) -> Outcome {
         Verb::Verify(args) => verify::execute(invocation, &args),
         Verb::Config(verb) => config::execute(invocation, &verb),
         Verb::Roots(verb) => roots::execute(invocation, &verb),
+        Verb::Mcp(args) => mcp::execute(invocation, args),
         Verb::Demo(args) => demo::execute(invocation, &args),
         Verb::Completions(args) => completions::execute(invocation, &args),
         Verb::Man(args) => man::execute(invocation, &args),

@@ -7,6 +7,7 @@ mod crash;
 mod demo;
 mod faults;
 mod hooks;
+mod mcp;
 mod off;
 mod payloads;
 mod reference;

@@ -405,6 +405,9 @@ impl Workspace {
             let named = indices.into_iter().filter_map(|index| changes.get(index as usize));
             authors.extend(named.map(|change| author_text(&change.author).0));
         }
+        if gathered.edit_goes {
+            authors.insert("shared".to_owned());
+        }
         Ok(authors.into_iter().collect())
     }
 

@@ -30,6 +30,8 @@ pub(super) struct Gathered {
     pub(super) shared: Vec<(WorkspacePath, Vec<String>)>,
     /// The sessions whose live work goes.
     pub(super) hit: BTreeSet<String>,
+    /// Whether a rewind goes that was an edit: nobody knows whose it was.
+    pub(super) edit_goes: bool,
     /// Whose each change is, by its place in `authors`.
     author_of: HashMap<ChangeRef, usize>,
     authors: Vec<Author>,
@@ -65,6 +67,7 @@ impl Gathered {
             }
             self.dropped.push((at, change.path.clone()));
         }
+        self.edit_goes |= own && !keep && is_edit(record);
         if !own {
             self.remember_author(at, &change.author);
         }

@@ -159,3 +159,32 @@ fn a_model_with_two_sessions_owns_both() {
         assert_eq!(plan["authors"], json!(["s"]));
     });
 }
+
+/// A rewind by hunks takes back no whole change, so it is an edit of whoever made it; a rewind to
+/// before it would undo that edit without any session's change going or coming.
+#[test]
+fn a_persons_rewind_by_hunks_is_not_the_models_to_take_back() {
+    let world = World::new();
+    let lines = |first: &str, last: &str| {
+        let middle: String = (0..20).map(|n| format!("line {n}\n")).collect();
+        format!("{first}\n{middle}{last}\n")
+    };
+    world.person("a.txt", &lines("a", "z"));
+    world.turn("s", &[("a.txt", &lines("A", "Z"))]);
+    world.open().pin("turn:1", "good").unwrap();
+    let target = "before:turn:1".to_owned();
+    let kind = chronicle_core::RewindKind::Rewind { target };
+    let mut request = chronicle_core::RewindRequest::new(kind);
+    request.hunks = vec![(chronicle_core::WorkspacePath::new("a.txt").unwrap(), vec![0])];
+    world.open().rewind(&request, &mut |_| true).unwrap();
+    assert_eq!(world.read("a.txt").unwrap(), lines("a", "Z"));
+    world.turn("s", &[("c.txt", "c\n")]);
+    talk(&world, &["s"], async |client| {
+        let arguments = json!({ "action": "rewind", "target": "good" });
+        client.call("preview", arguments).await.refused("other_session");
+        let (id, _) = client.preview(json!({ "action": "undo" })).await;
+        client.call("undo", json!({ "plan_id": id })).await.ok();
+        assert_eq!(world.read("a.txt").unwrap(), lines("a", "Z"));
+        assert_eq!(world.read("c.txt"), None);
+    });
+}

@@ -86,8 +86,8 @@ pub(crate) async fn serve(
     listener: TcpListener,
     token: &str,
 ) -> std::io::Result<()> {
-    let port = listener.local_addr()?.port();
-    let hosts = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{host}:{port}"));
+    let address = listener.local_addr()?;
+    let hosts = [address.to_string(), format!("localhost:{}", address.port())];
     let config = StreamableHttpServerConfig::default()
         .with_allowed_hosts(hosts)
         .enforce_origin_validation()

@@ -1,8 +1,9 @@
 //! Whatever a client sends, it gets an answer that a model can read, and the server lives on.
 
+use chronicle_mcp::Server;
 use serde_json::json;
 
-use crate::support::{World, talk, talk_to};
+use crate::support::{Client, World, talk, talk_to};
 
 #[test]
 fn bad_calls_are_tool_errors_with_words() {
@@ -106,5 +107,25 @@ fn calls_may_come_all_at_once() {
             assert_eq!(line["result"]["isError"], false, "{line:#}");
             open -= 1;
         }
+    });
+}
+
+/// The newest revision of the protocol has no handshake: each request says who asks.
+#[test]
+fn a_client_without_a_handshake_is_answered() {
+    let world = World::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut client = Client::silent(Server::new(world.options(&["s"])));
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "0" },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let found = client.request("server/discover", json!({ "_meta": meta })).await;
+        assert!(found["result"]["capabilities"]["tools"].is_object(), "{found:#}");
+        let call = json!({ "name": "status", "arguments": {}, "_meta": meta });
+        let answer = client.request("tools/call", call).await;
+        assert_eq!(answer["result"]["isError"], false, "{answer:#}");
     });
 }

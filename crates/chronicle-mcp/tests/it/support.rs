@@ -126,7 +126,8 @@ pub struct Client {
 }
 
 impl Client {
-    pub async fn connect(server: Server) -> Self {
+    /// A client that has not said anything yet.
+    pub fn silent(server: Server) -> Self {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         tokio::spawn(async move {
             let running = server.serve(theirs).await.unwrap();
@@ -134,7 +135,11 @@ impl Client {
         });
         let (reader, writer) = tokio::io::split(ours);
         let lines = BufReader::new(reader).lines();
-        let mut client = Self { lines, writer, next: 0, notices: Vec::new() };
+        Self { lines, writer, next: 0, notices: Vec::new() }
+    }
+
+    pub async fn connect(server: Server) -> Self {
+        let mut client = Self::silent(server);
         let hello = json!({
             "protocolVersion": "2025-06-18", "capabilities": {},
             "clientInfo": { "name": "test", "version": "0" },

@@ -13,7 +13,8 @@ use crate::environment;
 use crate::error::{CommandError, Kind, Outcome};
 
 pub(crate) fn execute(invocation: &mut Invocation, args: McpArgs) -> Outcome {
-    let who: Arc<dyn WhoAmI> = match args.sessions.is_empty() {
+    // Over HTTP it is not the parent that asks, so only what was said counts.
+    let who: Arc<dyn WhoAmI> = match args.sessions.is_empty() && args.http.is_none() {
         true => Arc::new(SessionsOfParents),
         false => Arc::new(GivenSessions::new(args.sessions)?),
     };

@@ -38,9 +38,14 @@ impl Own {
         ))
     }
 
+    /// Whether an author is one of the sessions, or a sub-agent of one.
+    fn is_own(&self, author: &str) -> bool {
+        self.0.iter().any(|session| is_within(author, session))
+    }
+
     /// Refuses a plan that takes back or brings back work of anybody else.
     pub(crate) fn refuse_others(&self, authors: &[String]) -> Result<(), Refusal> {
-        let Some(author) = authors.iter().find(|author| !self.0.contains(author)) else {
+        let Some(author) = authors.iter().find(|author| !self.is_own(author)) else {
             return Ok(());
         };
         let whose = match &author[..] {
@@ -104,8 +109,13 @@ pub(crate) fn newest_work(workspace: &Workspace, session: &str) -> Result<String
     })
 }
 
+/// Whether an author's key is a session's, or one of its sub-agents'.
+fn is_within(author: &str, session: &str) -> bool {
+    author.strip_prefix(session).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 fn is_live(snapshot: &SnapshotMetadata, session: &str) -> bool {
-    snapshot.changes.iter().any(|change| change.live && change.author == session)
+    snapshot.changes.iter().any(|change| change.live && is_within(&change.author, session))
 }
 
 pub(crate) fn session_of(turn: &TurnView) -> String {

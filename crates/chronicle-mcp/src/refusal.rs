@@ -100,7 +100,7 @@ fn stop_hint(stop: &Stop) -> Option<&'static str> {
         Stop::OtherSession(_) => "Preview only your own session's work",
         Stop::ActiveTransaction(_) => "The transaction must end first; ask the person",
         Stop::Nothing(_) => "Call list_turns or list_snapshots to see what happened",
-        Stop::NotConfirmed(_) => "Nothing was changed; call preview again",
+        Stop::NeedsPlan | Stop::NotConfirmed(_) => "Nothing was changed; call preview again",
     })
 }
 

@@ -1,6 +1,6 @@
 //! Who the model is: the sessions whose work it may take back.
 
-use chronicle_core::{Error, Result, Workspace};
+use chronicle_core::{Error, Process, Result, Workspace};
 
 /// The words that a plan uses for authors that are no session.
 const RESERVED: [&str; 3] = ["person", "shared", "chronicle"];
@@ -38,8 +38,7 @@ impl WhoAmI for GivenSessions {
 pub struct SessionsOfParents;
 
 impl WhoAmI for SessionsOfParents {
-    /// Nobody records yet which process an agent is, so this knows of none.
-    fn sessions(&self, _: &Workspace) -> Result<Vec<String>> {
-        Ok(Vec::new())
+    fn sessions(&self, workspace: &Workspace) -> Result<Vec<String>> {
+        workspace.sessions_of(&Process::ancestors())
     }
 }

@@ -23,6 +23,8 @@ pub const ALL: &[&str] = &[
     "rewind_after_apply",
     "rewind_after_record",
     "rewind_after_clean_up",
+    "purge_after_unregister",
+    "purge_after_history",
 ];
 
 /// Passes a point; kills the process if `CHRONICLE_FAILPOINT` names it (`name`, or `name:N` for

@@ -128,6 +128,14 @@ impl Home {
         let registry = self.registry();
         fs::File::open(&registry).and_then(|dir| dir.sync_all()).at("sync", &registry)
     }
+
+    /// Says that a directory is the root of no workspace any more, durably.
+    pub(crate) fn unregister(&self, root: &Path) -> Result<()> {
+        let file = self.registration(root);
+        fs::remove_file(&file).at("remove", &file)?;
+        let registry = self.registry();
+        fs::File::open(&registry).and_then(|dir| dir.sync_all()).at("sync", &registry)
+    }
 }
 
 /// Makes a directory that only its owner can enter, and those above it.

@@ -90,13 +90,14 @@ pub use record::{Head, Kind, Labels, Record, Sealed};
 pub use store::{
     ContentStorage, Intake, LARGE_OBJECT, LocalStore, MemoryStore, Row, pack_object, unpack_object,
 };
+pub use text::patch as text_patch;
 pub use view::{
     ConflictView, Diff, DiffChange, EntryView, FileChange, GrepMatch, Iteration, KeptView,
     PlanStep, PlanView, RewindReport, SCHEMA, SnapshotMetadata, Status, Transaction, TurnView,
     VerifyReport,
 };
 pub use workspace::{
-    Call, CallEnd, DiffRequest, GitChoice, InitOptions, InitReport, LogQuery, News, Progress,
-    Prompt, RewindKind, RewindRequest, RunTicket, SettleReport, SnapshotRequest, TurnRequest,
-    Workspace,
+    Call, CallEnd, DiffRequest, GitChoice, HistorySize, InitOptions, InitReport, LogQuery, News,
+    Progress, Prompt, RewindKind, RewindRequest, RunTicket, SettleReport, SnapshotRequest,
+    TurnRequest, Workspace,
 };

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::agent::Agent;
+
 /// What stands below the list of verbs.
 const AFTER_HELP: &str = "\
     A TARGET names a moment: a snapshot id (just before its action), turn:N (just after turn N; \
@@ -79,6 +81,8 @@ pub(crate) enum Verb {
     #[command(subcommand)]
     Roots(RootsVerb),
     Mcp(McpArgs),
+    Install(InstallArgs),
+    Uninstall(UninstallArgs),
     Demo(DemoArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -478,6 +482,58 @@ pub(crate) struct McpArgs {
     /// The model's conversation, where no hook tells it; may be given several times
     #[arg(long = "session", value_name = "K", allow_hyphen_values = true)]
     pub(crate) sessions: Vec<String>,
+}
+
+/// Plug Chronicle into an agent, so that every turn of it can be taken back
+///
+/// Adds hooks to the agent's own settings, keeps everything else in them, and shows the difference
+/// first. Then the project around the current directory is adopted, if there is one. See
+/// docs/agents.md for each agent's files, events and limits.
+#[derive(Debug, Args)]
+pub(crate) struct InstallArgs {
+    /// The agent
+    pub(crate) agent: Agent,
+    #[command(flatten)]
+    pub(crate) level: LevelArgs,
+    /// Block the agent's action when what it would destroy cannot be saved
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// Take back what install did to an agent's settings; the history stays
+///
+/// The settings become byte for byte what they were. If somebody changed them since, only
+/// Chronicle's own entries go.
+#[derive(Debug, Args)]
+pub(crate) struct UninstallArgs {
+    /// The agent
+    pub(crate) agent: Agent,
+    #[command(flatten)]
+    pub(crate) level: LevelArgs,
+    /// Delete this workspace's history too, for ever (on a terminal)
+    #[arg(long)]
+    pub(crate) purge: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// Whose settings.
+#[derive(Debug, Clone, Copy, Args)]
+#[group(multiple = false)]
+pub(crate) struct LevelArgs {
+    /// Your own settings, for every project (the default)
+    #[arg(long)]
+    pub(crate) user: bool,
+    /// Your own settings for this project, which nobody commits
+    #[arg(long)]
+    pub(crate) project: bool,
+    /// The project's committed settings; nothing happens to those who have no chronicle
+    #[arg(long)]
+    pub(crate) shared: bool,
 }
 
 /// Watch Chronicle take back a wrecked workspace, in a scratch directory

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::install::dialect::Places;
+
 /// Whether `CHRONICLE=off` switches everything off for this process.
 pub(crate) fn is_off() -> bool {
     std::env::var_os("CHRONICLE").is_some_and(|value| value == "off")
@@ -21,6 +23,35 @@ pub(crate) fn columns() -> Option<usize> {
 /// The person's home directory.
 pub(crate) fn home_directory() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from)
+}
+
+/// Where the agents' settings lie; nothing without a home directory.
+pub(crate) fn places(project: &Path) -> Option<Places> {
+    let home = home_directory().filter(|home| home.is_absolute())?;
+    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    Some(Places {
+        claude: set("CLAUDE_CONFIG_DIR").unwrap_or_else(|| home.join(".claude")),
+        codex: set("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
+        copilot: set("COPILOT_HOME").unwrap_or_else(|| home.join(".copilot")),
+        config: set("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")),
+        project: project.to_owned(),
+        home,
+    })
+}
+
+/// This program's file. Where the search path leads to it through a link, the link: it stays when
+/// the program is replaced by a newer one.
+pub(crate) fn program() -> std::io::Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let called = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
+    if called.components().count() != 1 {
+        return Ok(program);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .map(|directory| directory.join(&called))
+        .find(|file| file.is_absolute() && file.canonicalize().is_ok_and(|real| real == program));
+    Ok(found.unwrap_or(program))
 }
 
 /// Where the command works: the current directory, or the one given by `-C` seen from there.

@@ -73,6 +73,11 @@ impl CommandError {
         Self { kind: Kind::Failed, code: "io", error: error.into(), hints: Vec::new() }
     }
 
+    /// A failure with a word of its own.
+    pub(crate) fn failed(code: &'static str, message: impl Into<String>) -> Self {
+        Self { kind: Kind::Failed, code, error: message.into().into(), hints: Vec::new() }
+    }
+
     /// The same failure, of another class.
     pub(crate) fn of(mut self, kind: Kind) -> Self {
         self.kind = kind;

@@ -1,5 +1,6 @@
 //! The `chronicle` command: words in, the library's answers out.
 
+mod agent;
 mod cli;
 mod commands;
 mod demo;
@@ -7,6 +8,7 @@ mod environment;
 mod error;
 mod fast;
 mod hook;
+mod install;
 mod reference;
 mod render;
 mod run;
@@ -52,8 +54,18 @@ fn hidden(arguments: &[OsString]) -> Option<u8> {
             ui.print(&reference::text());
             Some(u8::from(ui.finish().is_err()))
         }
+        install::integration::VERB => Some(integrations()),
         _ => None,
     }
+}
+
+/// Prints what is generated into `integrations/`: one object, path to text.
+fn integrations() -> u8 {
+    let mut ui = Ui::new(true);
+    let files: std::collections::BTreeMap<_, _> =
+        install::integration::files().into_iter().collect();
+    ui.data(&files);
+    u8::from(ui.finish().is_err())
 }
 
 /// Reads the command line: by hand for what agents call before every action, by clap for the rest.

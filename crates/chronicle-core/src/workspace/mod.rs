@@ -14,6 +14,7 @@ mod link;
 mod look_around;
 mod moment;
 mod outcomes;
+mod purge;
 mod repository_rule;
 mod resolve;
 mod rewind;
@@ -41,6 +42,7 @@ pub use compare::DiffRequest;
 pub use conversation::{News, Prompt};
 pub use history::LogQuery;
 pub use init::{InitOptions, InitReport, Progress};
+pub use purge::HistorySize;
 pub use rewind::{GitChoice, RewindKind, RewindRequest};
 pub use turns::{RunTicket, TurnRequest};
 

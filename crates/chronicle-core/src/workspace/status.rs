@@ -105,7 +105,7 @@ impl Protection {
 }
 
 /// Bytes that a directory takes on disk; what cannot be read counts nothing.
-fn disk_usage(directory: &Path) -> u64 {
+pub(super) fn disk_usage(directory: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
     let sizes = entries.flatten().map(|entry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => disk_usage(&entry.path()),

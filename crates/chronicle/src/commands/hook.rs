@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crate::agent::Agent;
 use crate::cli::HookArgs;
 use crate::error::{CommandError, Outcome};
-use crate::hook::{Agent, Hook, run};
+use crate::hook::{Hook, run};
 use crate::ui::say;
 
 pub(crate) fn execute(args: &HookArgs) -> Outcome {

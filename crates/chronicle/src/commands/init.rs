@@ -19,17 +19,29 @@ const LISTED: usize = 10;
 
 pub(crate) fn execute(invocation: &mut Invocation, args: &InitArgs) -> Outcome {
     let directory = directory(invocation, args);
+    let (root, found) = adopt(&invocation.ui, &directory)?;
+    if invocation.ui.json() {
+        invocation.ui.data(&view(&root, &found));
+    } else {
+        report(&mut invocation.ui, &root, &found);
+        let back = "Come back to any moment with: chronicle rewind TARGET";
+        invocation.ui.note(format!("Nothing was written into it. {back}"));
+    }
+    Ok(0)
+}
+
+/// Adopts a directory, with progress; gives the workspace's root and what was found.
+pub(super) fn adopt(ui: &Ui, directory: &Path) -> Result<(PathBuf, InitReport), CommandError> {
     let cancelled = Arc::new(AtomicBool::new(false));
     listen(&cancelled)
         .map_err(|error| CommandError::io("Could not listen for interrupts", error))?;
-    let meter = Meter::new(&invocation.ui);
+    let meter = Meter::new(ui);
     let show = |progress: &Progress| meter.show(|| line(progress));
     let options = InitOptions { progress: Some(&show), cancelled: Some(&cancelled) };
-    let adopted = Workspace::init(&Home::from_env()?, &directory, &options);
+    let adopted = Workspace::init(&Home::from_env()?, directory, &options);
     meter.clear();
     let (workspace, found) = adopted?;
-    report(&mut invocation.ui, workspace.root(), &found);
-    Ok(0)
+    Ok((workspace.root().to_owned(), found))
 }
 
 /// The first interrupt asks to stop at a good place; a second one does not ask.
@@ -65,20 +77,22 @@ pub(crate) fn repository_top(directory: &Path) -> Option<PathBuf> {
         .map(Path::to_owned)
 }
 
-fn report(ui: &mut Ui, root: &Path, found: &InitReport) {
-    if ui.json() {
-        ui.data(&serde_json::json!({
-            "schema": chronicle_core::SCHEMA,
-            "workspace": printable(&root.to_string_lossy()),
-            "workspace_id": found.workspace.hex(),
-            "files": found.files,
-            "bytes": found.bytes,
-            "already": found.already,
-            "problems": found.problems,
-            "filtered": found.filtered,
-        }));
-        return;
-    }
+/// What was adopted, for scripts.
+pub(super) fn view(root: &Path, found: &InitReport) -> serde_json::Value {
+    serde_json::json!({
+        "schema": chronicle_core::SCHEMA,
+        "workspace": printable(&root.to_string_lossy()),
+        "workspace_id": found.workspace.hex(),
+        "files": found.files,
+        "bytes": found.bytes,
+        "already": found.already,
+        "problems": found.problems,
+        "filtered": found.filtered,
+    })
+}
+
+/// What was adopted, for people.
+pub(super) fn report(ui: &mut Ui, root: &Path, found: &InitReport) {
     let shown = root.to_string_lossy();
     let what = format!("{} ({})", count(found.files, "file"), size(found.bytes));
     let word = if found.already { "Already adopted" } else { "Adopted" };
@@ -94,7 +108,6 @@ fn report(ui: &mut Ui, root: &Path, found: &InitReport) {
         let more = grouped((found.problems.len() - LISTED) as u64);
         ui.line(format!("and {more} more: chronicle status"));
     }
-    ui.note("Nothing was written into it. Come back to any moment with: chronicle rewind TARGET");
 }
 
 /// `[########............]  40%  1,234 of 3,085 files, 12.3 MiB`.

@@ -12,6 +12,7 @@ mod grep;
 mod history;
 mod hook;
 mod init;
+mod install;
 mod log;
 mod man;
 mod mcp;
@@ -21,6 +22,7 @@ mod rewind;
 mod rollback;
 mod roots;
 mod run;
+mod settings_files;
 mod settle;
 mod show;
 mod snapshot;
@@ -28,6 +30,7 @@ mod status;
 mod taking_back;
 mod turn;
 mod undo;
+mod uninstall;
 mod verify;
 mod words;
 
@@ -136,6 +139,8 @@ impl Verb {
             | Self::Pin(_)
             | Self::Config(ConfigVerb::Accept(_))
             | Self::Roots(RootsVerb::Add(_) | RootsVerb::Remove(_))
+            | Self::Install(_)
+            | Self::Uninstall(_)
             | Self::Demo(_) => true,
         }
     }
@@ -181,6 +186,8 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: Verb) -> Outcome {
         Verb::Config(verb) => config::execute(invocation, &verb),
         Verb::Roots(verb) => roots::execute(invocation, &verb),
         Verb::Mcp(args) => mcp::execute(invocation, args),
+        Verb::Install(args) => install::execute(invocation, &args),
+        Verb::Uninstall(args) => uninstall::execute(invocation, &args),
         Verb::Demo(args) => demo::execute(invocation, &args),
         Verb::Completions(args) => completions::execute(invocation, &args),
         Verb::Man(args) => man::execute(invocation, &args),

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::dialect::Agent;
 use super::event::{Event, Heard};
+use crate::agent::Agent;
 
 /// What a hook has to say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,7 +69,7 @@ fn done(agent: Agent, heard: Option<&Heard>, answer: &Answer) -> Reply {
     let name = heard.map_or("", |heard| &heard.name[..]);
     let value = match agent {
         Agent::ClaudeCode | Agent::Codex | Agent::Gemini => claude_like(name, context, warning),
-        Agent::OpenCode => fields(&[("context", context), ("warning", warning)]),
+        Agent::Opencode => fields(&[("context", context), ("warning", warning)]),
         Agent::Cursor => cursor(name, context, warning),
         Agent::Copilot => match name.chars().next().is_some_and(char::is_uppercase) {
             true => claude_like(name, context, warning),

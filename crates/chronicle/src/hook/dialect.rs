@@ -9,49 +9,9 @@ use serde_json::Value;
 
 use super::event::{Event, Heard, Tool};
 use super::tools;
-
-/// The agents whose hooks are understood.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Agent {
-    ClaudeCode,
-    Codex,
-    Gemini,
-    OpenCode,
-    Cursor,
-    Copilot,
-    Cline,
-}
+use crate::agent::Agent;
 
 impl Agent {
-    /// Every agent.
-    pub(crate) const ALL: [Self; 7] = [
-        Self::ClaudeCode,
-        Self::Codex,
-        Self::Gemini,
-        Self::OpenCode,
-        Self::Cursor,
-        Self::Copilot,
-        Self::Cline,
-    ];
-
-    /// Its name on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::ClaudeCode => "claude-code",
-            Self::Codex => "codex",
-            Self::Gemini => "gemini",
-            Self::OpenCode => "opencode",
-            Self::Cursor => "cursor",
-            Self::Copilot => "copilot",
-            Self::Cline => "cline",
-        }
-    }
-
-    /// The agent of that name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|agent| agent.name() == name)
-    }
-
     /// Whether a call's window runs until its batch ends, of which this agent tells.
     pub(crate) fn tells_of_batches(self) -> bool {
         self == Self::ClaudeCode
@@ -69,7 +29,7 @@ impl Agent {
         }
         match self {
             Self::ClaudeCode | Self::Codex | Self::Gemini => Ok(claude_like(value)),
-            Self::OpenCode => opencode(value),
+            Self::Opencode => opencode(value),
             Self::Cursor => Ok(cursor(value)),
             Self::Copilot => Ok(copilot(value)),
             Self::Cline => Ok(cline(value)),

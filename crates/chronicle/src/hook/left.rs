@@ -4,7 +4,7 @@ use std::path::Path;
 
 use chronicle_core::Process;
 
-use super::dialect::Agent;
+use crate::agent::Agent;
 
 /// The variables that an agent sets for the commands it runs, and not for itself.
 fn marks(agent: Agent) -> &'static [&'static str] {
@@ -12,7 +12,7 @@ fn marks(agent: Agent) -> &'static [&'static str] {
         Agent::ClaudeCode => &["CLAUDECODE="],
         Agent::Codex => &["CODEX_SANDBOX", "CODEX_CI=", "CODEX_THREAD_ID="],
         Agent::Gemini => &["GEMINI_CLI="],
-        Agent::OpenCode => &["OPENCODE="],
+        Agent::Opencode => &["OPENCODE="],
         Agent::Cursor => &["CURSOR_AGENT="],
         Agent::Copilot | Agent::Cline => &[],
     }

@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use chronicle_core::{Call, CallEnd, Error, Home, Process, Prompt, Workspace};
 
+use crate::agent::Agent;
 use crate::environment;
 use answer::{Answer, Reply, reply};
-pub(crate) use dialect::Agent;
 use event::{Event, Heard, Reach, Tool};
 
 /// The longest event that is read.

@@ -62,7 +62,7 @@ fn with_json_the_error_is_one_object_on_stderr() {
 #[test]
 fn words_that_make_no_sense_are_status_2() {
     let cli = Cli::new();
-    let lines: [&[&str]; 16] = [
+    let lines: [&[&str]; 19] = [
         &[],
         &["frobnicate"],
         &["rewind"],
@@ -79,6 +79,9 @@ fn words_that_make_no_sense_are_status_2() {
         &["rewind", "start", "--on-conflict", "win"],
         &["rewind", "start", "--session", "s", "--all-sessions"],
         &["completions", "klingon"],
+        &["install"],
+        &["install", "klingon"],
+        &["install", "codex", "--user", "--shared"],
     ];
     for words in lines {
         let done = cli.call(words).exits(2);

@@ -17,6 +17,8 @@ use chronicle_testing::env::Env;
 use chronicle_testing::shared::setting;
 use chronicle_testing::tree::{Tree, describe, differences};
 
+use crate::terminal::Terminal;
+
 macro_rules! crash_tests {
     ($($name:ident)*) => {
         const COVERED: &[&str] = &[$(stringify!($name)),*];
@@ -56,9 +58,32 @@ fn no_failpoint_lacks_a_test() {
     let mut listed: Vec<_> = list.split('"').skip(1).step_by(2).collect();
     let mut covered = COVERED.to_vec();
     covered.push("store_after_index_removal");
+    covered.extend(PURGE);
     listed.sort_unstable();
     covered.sort_unstable();
     assert_eq!(covered, listed);
+}
+
+/// The points of a purge, which only a person at a terminal can ask for.
+const PURGE: [&str; 2] = ["purge_after_unregister", "purge_after_history"];
+
+/// Nothing is left of the workspace but its files, and it can be adopted anew.
+#[test]
+fn a_purge_that_dies_leaves_no_half_history() {
+    for point in PURGE {
+        let env = Env::new(env!("CARGO_BIN_EXE_chronicle"));
+        let allowed = prepare_turn(&env);
+        let terminal = Terminal::new();
+        let mut command = env.command();
+        command.args(["uninstall", "cursor", "--purge", "--yes"]);
+        command.env("CHRONICLE_FAILPOINT", point);
+        let ended = terminal.start(command).wait().unwrap();
+        assert!(ended.signal().is_some(), "{point}: {ended}");
+        assert_eq!(env.run(&["status"]).output.status.code(), Some(10), "{point}");
+        must_be_one_of(&env, &allowed, point);
+        env.ok(&["init"]);
+        env.ok(&["verify", "--deep"]);
+    }
 }
 
 /// What a process was doing when it died.

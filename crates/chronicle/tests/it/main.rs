@@ -7,6 +7,8 @@ mod crash;
 mod demo;
 mod faults;
 mod hooks;
+mod install;
+mod integrations;
 mod mcp;
 mod off;
 mod payloads;

@@ -6,7 +6,7 @@ use crate::support::{Cli, done, listing};
 fn off_the_record_nothing_is_done_and_nothing_is_written() {
     let cli = Cli::new();
     cli.write("a", "1");
-    let lines: [&[&str]; 15] = [
+    let lines: [&[&str]; 17] = [
         &["init"],
         &["snapshot", "--action", "write_file", "--path", "a"],
         &["settle"],
@@ -21,6 +21,8 @@ fn off_the_record_nothing_is_done_and_nothing_is_written() {
         &["pin", "start", "name"],
         &["config", "accept"],
         &["roots", "add", "/etc/hosts"],
+        &["install", "claude-code"],
+        &["uninstall", "claude-code"],
         &["demo"],
     ];
     for words in lines {

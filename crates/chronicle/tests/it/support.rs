@@ -65,7 +65,9 @@ impl Cli {
         &self,
         arguments: impl IntoIterator<Item = A>,
     ) -> Command {
-        let mut command = Command::new(PROGRAM);
+        // A test that runs as another user may not be able to reach the one that was built.
+        let program = std::env::var_os("CHRONICLE_BIN").unwrap_or_else(|| PROGRAM.into());
+        let mut command = Command::new(program);
         command
             .args(arguments)
             .current_dir(self.root())

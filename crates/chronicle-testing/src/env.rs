@@ -132,6 +132,11 @@ impl Ran {
         self
     }
 
+    /// Whether it succeeded.
+    pub fn is_done(&self) -> bool {
+        self.output.status.success()
+    }
+
     /// Whether the process was killed outright.
     pub fn was_killed(&self) -> bool {
         self.output.status.signal() == Some(9)

@@ -4,10 +4,12 @@
 //! return an error to.
 #![allow(clippy::missing_panics_doc, reason = "everything here is for tests, which panic to fail")]
 
+pub mod clients;
 pub mod contract;
 pub mod dice;
 pub mod drive;
 pub mod env;
+pub mod model;
 pub mod rules;
 pub mod shared;
 pub mod tree;

@@ -2,6 +2,7 @@
 
 mod architecture;
 mod bad_input;
+mod clients;
 mod contract;
 mod crash;
 mod demo;

@@ -23,6 +23,8 @@ pub struct Process {
 /// What `/proc/PID/stat` says.
 struct Stat {
     name: String,
+    /// It has ended, and only waits for its parent to take note.
+    ended: bool,
     parent: u32,
     started: u64,
 }
@@ -40,7 +42,7 @@ impl Process {
             return false;
         }
         match stat(self.pid) {
-            Some(stat) => stat.started == self.started,
+            Some(stat) => stat.started == self.started && !stat.ended,
             // Without the other processes' files even our own is missing.
             None => stat(std::process::id()).is_none(),
         }
@@ -100,6 +102,7 @@ fn parse(text: &str) -> Option<Stat> {
     let rest: Vec<&str> = text.get(end + 2..)?.split(' ').collect();
     Some(Stat {
         name: text.get(start + 1..end)?.to_owned(),
+        ended: matches!(*rest.first()?, "Z" | "X"),
         parent: rest.get(1)?.parse().ok()?,
         started: rest.get(19)?.parse().ok()?,
     })

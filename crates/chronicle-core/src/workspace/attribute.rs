@@ -48,6 +48,8 @@ pub(crate) struct Openings {
     pub(crate) transaction: Option<TransactionId>,
     /// The sessions that left something running.
     pub(crate) background: Vec<String>,
+    /// The turns that hooks opened.
+    pub(crate) turns: Vec<Labels>,
 }
 
 /// The name of a person among several who could have made a change.
@@ -62,6 +64,8 @@ pub(crate) enum Group {
     Window(usize),
     /// What a call wrote a moment after its end.
     Late(SnapshotId),
+    /// What nobody's call explains but a session's turn may, by its place in `Openings::turns`.
+    Turn(usize),
     /// What several windows saw.
     Shared,
     /// What nobody's window saw.
@@ -76,7 +80,12 @@ pub(crate) fn attribute(path: &WorkspacePath, open: &Openings) -> (Group, Author
         return (Group::Action(index), Author::Session(session), Evidence::Named);
     }
     let mut sessions: Vec<&str> = open.windows.iter().map(|window| &window.session[..]).collect();
-    sessions.extend(open.background.iter().map(|session| &session[..]));
+    // What a session left running is no stranger to its own windows.
+    let strangers = open
+        .background
+        .iter()
+        .filter(|left| !open.windows.iter().any(|window| is_within_session(&window.session, left)));
+    sessions.extend(strangers.map(|session| &session[..]));
     if open.windows.is_empty() && !sessions.is_empty() {
         sessions.push(PERSON);
     }
@@ -95,8 +104,25 @@ pub(crate) fn attribute(path: &WorkspacePath, open: &Openings) -> (Group, Author
         }
         _ => {
             let keys = sessions.iter().map(|key| (*key).to_owned()).collect();
-            (Group::Shared, Author::Shared(keys), Evidence::Window)
+            (shared_group(open, &sessions), Author::Shared(keys), Evidence::Window)
         }
+    }
+}
+
+/// Where it is recorded what several could have made: in the turn of the one session that is among
+/// them, with its sub-agents, else in none.
+fn shared_group(open: &Openings, keys: &[&str]) -> Group {
+    let mut agents = keys.iter().filter(|key| **key != PERSON);
+    let root = |key: &&&str| key.split('/').next().unwrap_or_default().to_owned();
+    let Some(first) = agents.next() else { return Group::Shared };
+    let session = root(&first);
+    if agents.any(|key| root(&key) != session) {
+        return Group::Shared;
+    }
+    let of_session = |turn: &Labels| turn.session.as_deref() == Some(&session[..]);
+    match open.turns.iter().rposition(of_session) {
+        Some(turn) => Group::Turn(turn),
+        None => Group::Shared,
     }
 }
 
@@ -155,6 +181,7 @@ mod tests {
             announced: vec![],
             transaction: None,
             background: vec![],
+            turns: vec![],
         };
         assert_eq!(attribute(&path("a"), &one).1, Author::Session("s".into()));
         let two = Openings {
@@ -162,6 +189,7 @@ mod tests {
             announced: vec![],
             transaction: None,
             background: vec![],
+            turns: vec![],
         };
         assert_eq!(attribute(&path("a"), &two).1, Author::Shared(vec!["s".into(), "t".into()]));
     }
@@ -171,6 +199,7 @@ mod tests {
         let open = Openings {
             transaction: None,
             background: vec![],
+            turns: vec![],
             windows: vec![window("s"), window("t")],
             announced: vec![announced("s", &["d"]), announced("t", &["d/b"])],
         };

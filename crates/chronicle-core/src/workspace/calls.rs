@@ -281,11 +281,10 @@ impl Workspace {
         Ok(())
     }
 
-    /// Remembers what a call left running, and forgets what has ended.
+    /// Remembers what a call left running.
     fn remember_left(&self, batch: &mut Batch, call: &Call, end: &CallEnd) -> Result<()> {
         let known = self.session(&call.session)?.unwrap_or_default();
         let mut session = known.clone();
-        session.background.retain(Process::is_alive);
         for process in &end.left {
             if !session.background.contains(process) {
                 session.background.push(process.clone());

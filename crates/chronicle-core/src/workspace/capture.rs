@@ -82,6 +82,8 @@ pub(super) struct Look {
     pub(super) problems: Vec<KeptView>,
     /// What happened to repositories, in words.
     pub(super) moves: Vec<String>,
+    /// It saw everything, wherever it is.
+    pub(super) everywhere: bool,
     /// Named paths that are what they are known as.
     pub(super) current: HashMap<WorkspacePath, Entry>,
 }
@@ -290,7 +292,10 @@ impl Workspace {
     /// What is open now: announced actions and windows.
     pub(super) fn openings(&self) -> Result<Openings> {
         let mut open = Openings::default();
-        for labels in self.open_turns()?.into_iter().filter(|turn| !turn.by_hook) {
+        let (by_hook, by_command): (Vec<_>, Vec<_>) =
+            self.open_turns()?.into_iter().partition(|turn| turn.by_hook);
+        open.turns = by_hook;
+        for labels in by_command {
             let session = session_of(&labels);
             open.windows.push(Window { session, labels, action: None });
         }

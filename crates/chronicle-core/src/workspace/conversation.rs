@@ -96,7 +96,7 @@ impl Workspace {
                 continue;
             }
             let mut paths = BTreeSet::new();
-            for at in self.live_changes_of_turn(Some(turn.number))? {
+            for at in self.live_changes_of_turn(Some(turn.number))?.into_keys() {
                 let record = self.read_record(at.seq)?;
                 let change = record.changes.get(at.index as usize);
                 let visible = change.filter(|change| change.is_visible());

@@ -27,7 +27,7 @@ impl Workspace {
         let filter = self.filter()?;
         let options = SurveyOptions::default();
         let survey = survey(&self.roots, &table, &filter, &options)?;
-        self.examine_survey(survey, &table)
+        Ok(Look { everywhere: true, ..self.examine_survey(survey, &table)? })
     }
 
     /// What changed since the last look, wherever it is.

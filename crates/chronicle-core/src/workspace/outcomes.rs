@@ -64,6 +64,9 @@ impl Workspace {
             let forgotten = self.past_graces()?.into_iter();
             batch.local.extend(forgotten.map(|id| (Local::Ended, id.0.to_vec(), None)));
         }
+        if look.everywhere {
+            self.forget_ended(batch)?;
+        }
         for (index, announced) in open.announced.iter().enumerate() {
             if closing.closes(announced) {
                 groups.entry(Group::Action(index)).or_default();
@@ -99,6 +102,17 @@ impl Workspace {
         let mut past = Past::default();
         for Found { path, mut before, after, from, neutral } in found {
             let (mut group, mut author, mut evidence) = attribute(&path, open);
+            // A tool that writes a new file makes the directories above it.
+            if after.is_directory()
+                && !before.is_present()
+                && let Some(index) = open.announced.iter().rposition(|announced| {
+                    announced.absent.iter().any(|named| named.is_within(&path))
+                })
+            {
+                let session = session_of(&open.announced[index].labels);
+                (group, author, evidence) =
+                    (Group::Action(index), Author::Session(session), Evidence::Named);
+            }
             // Where nobody ever listed the directory, the action's own look is the proof.
             if let Group::Action(index) = group
                 && before == Entry::Unknown(Why::NotSeen)
@@ -118,7 +132,6 @@ impl Workspace {
                 && self.person_was_here(&mut past, &path)?
             {
                 author = Author::Shared(vec![PERSON.to_owned(), session.clone()]);
-                group = Group::Shared;
             }
             let change = Change { path, before, after, from, author, evidence, neutral };
             groups.entry(group).or_default().push(change);
@@ -145,6 +158,7 @@ impl Workspace {
                 return Ok(Labels { intent, ..announced.labels.clone() });
             }
             Group::Window(index) => (open.windows[index].labels.clone(), "shell"),
+            Group::Turn(index) => (open.turns[index].clone(), "shell"),
             Group::Shared => (Labels::default(), "shell"),
             Group::External => (Labels::default(), "external"),
         };
@@ -216,9 +230,7 @@ impl Workspace {
         }
         let time = after.meta().map_or(self.now(), |meta| Time(meta.mtime_ns));
         let wrote = |grace: &&Grace| {
-            grace.until != Time(i64::MAX)
-                && time <= grace.until
-                && grace.paths.iter().any(|written| path.is_within(written))
+            grace.until != Time(i64::MAX) && time <= grace.until && grace.paths.contains(path)
         };
         let Some(grace) = past.graces.iter().flatten().rev().find(wrote) else { return Ok(None) };
         let session = session_of(&self.late_labels(&grace.id)?);

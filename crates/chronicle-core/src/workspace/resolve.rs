@@ -1,9 +1,9 @@
 //! What a request means: the moment it goes to, and whose work after it goes.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::Workspace;
-use super::attribute::session_of;
+use super::attribute::{PERSON, session_of};
 use super::moment::Moment;
 use super::rewind::{RewindKind, RewindRequest};
 use super::roles::Rule;
@@ -12,6 +12,9 @@ use crate::error::{Error, Result, Stop};
 use crate::id::{Seq, SnapshotId, TransactionId};
 use crate::path::WorkspacePath;
 use crate::record::{ChangeRef, Kind};
+
+/// The changes of a turn; with those that a person could have made, the path and who could have.
+pub(super) type TurnChanges = BTreeMap<ChangeRef, Option<(WorkspacePath, Vec<String>)>>;
 
 /// A request with its words resolved.
 pub(super) struct Resolved {
@@ -22,6 +25,8 @@ pub(super) struct Resolved {
     pub(super) paths: Option<Vec<WorkspacePath>>,
     pub(super) redoes: Option<Seq>,
     pub(super) transaction: Option<TransactionId>,
+    /// What stays because a person could have made it too.
+    pub(super) shared: Vec<(WorkspacePath, Vec<String>)>,
 }
 
 impl Workspace {
@@ -29,7 +34,7 @@ impl Workspace {
         match &request.kind {
             RewindKind::Rewind { target } => self.resolve_rewind(request, target),
             RewindKind::Rollback { id } => self.resolve_rollback(request, id),
-            RewindKind::Undo { what } => self.resolve_undo(what.as_deref()),
+            RewindKind::Undo { what } => self.resolve_undo(what.as_deref(), request.take_shared),
             RewindKind::Redo => self.resolve_redo(),
             RewindKind::Plan { id } => Err(Error::UnknownTarget(id.clone())),
         }
@@ -54,6 +59,7 @@ impl Workspace {
             paths: None,
             redoes: None,
             transaction: None,
+            shared: Vec::new(),
         })
     }
 
@@ -64,7 +70,7 @@ impl Workspace {
         };
         let first = self.first_header(&snapshot)?;
         if first.kind == Kind::Rewind {
-            return self.resolve_undo(Some(id));
+            return self.resolve_undo(Some(id), request.take_shared);
         }
         let moment = self.moment(&format!("before:{}", snapshot.hex()))?;
         let (mut paths, mut also) = (BTreeSet::new(), HashSet::new());
@@ -82,7 +88,15 @@ impl Workspace {
             Rule::Others { sessions, also, take_shared: request.take_shared }
         };
         let paths = Some(paths.into_iter().collect());
-        Ok(Resolved { action: "rollback", moment, rule, paths, redoes: None, transaction: None })
+        Ok(Resolved {
+            action: "rollback",
+            moment,
+            rule,
+            paths,
+            redoes: None,
+            transaction: None,
+            shared: Vec::new(),
+        })
     }
 
     fn resolve_transaction(&self, id: &str) -> Result<Resolved> {
@@ -105,16 +119,24 @@ impl Workspace {
         let moment = Moment { seq: start, words, session: None, time };
         let (moment, rule) = self.without(moment, refs)?;
         let transaction = Some(id);
-        Ok(Resolved { action: "rollback", moment, rule, paths: None, redoes: None, transaction })
+        Ok(Resolved {
+            action: "rollback",
+            moment,
+            rule,
+            paths: None,
+            redoes: None,
+            transaction,
+            shared: Vec::new(),
+        })
     }
 
-    fn resolve_undo(&self, what: Option<&str>) -> Result<Resolved> {
-        let Some(what) = what else { return self.resolve_bare_undo() };
+    fn resolve_undo(&self, what: Option<&str>, take_shared: bool) -> Result<Resolved> {
+        let Some(what) = what else { return self.resolve_bare_undo(take_shared) };
         if let Some(number) = what.strip_prefix("turn:") {
             let moment = self.moment(&format!("before:turn:{number}"))?;
             let number = self.read_header(moment.seq)?.labels.turn;
-            let refs = self.live_changes_of_turn(number)?;
-            return self.resolve_without(moment, refs);
+            let changes = self.live_changes_of_turn(number)?;
+            return self.resolve_without_turn(moment, changes, take_shared);
         }
         let snapshot = self.find_snapshot(what)?;
         let first = self.first_header(&snapshot)?;
@@ -137,12 +159,12 @@ impl Workspace {
     }
 
     /// The newest agent turn with live changes; without turns, the newest action.
-    fn resolve_bare_undo(&self) -> Result<Resolved> {
+    fn resolve_bare_undo(&self, take_shared: bool) -> Result<Resolved> {
         for turn in self.turns()?.iter().rev() {
-            let refs = self.live_changes_of_turn(Some(turn.number))?;
-            if !refs.is_empty() {
+            let changes = self.live_changes_of_turn(Some(turn.number))?;
+            if !changes.is_empty() {
                 let moment = self.moment(&format!("before:turn:{}", turn.number))?;
-                return self.resolve_without(moment, refs);
+                return self.resolve_without_turn(moment, changes, take_shared);
             }
         }
         let dead = self.taken_back(None)?;
@@ -155,25 +177,50 @@ impl Workspace {
             Ok(())
         })?;
         match newest {
-            Some(id) => self.resolve_undo(Some(&id.hex())),
+            Some(id) => self.resolve_undo(Some(&id.hex()), take_shared),
             None => Err(Error::Stopped(Stop::Nothing("undo"))),
         }
     }
 
-    pub(super) fn live_changes_of_turn(&self, number: Option<u64>) -> Result<HashSet<ChangeRef>> {
+    /// The changes of a turn that are in effect; of each that a person could have made too, the path
+    /// and who could have. Empty if there is nothing to see of them.
+    pub(super) fn live_changes_of_turn(&self, number: Option<u64>) -> Result<TurnChanges> {
         let dead = self.taken_back(None)?;
-        let (mut refs, mut visible) = (HashSet::new(), false);
+        let (mut refs, mut visible) = (TurnChanges::new(), false);
         let start =
             self.turns()?.iter().find(|turn| Some(turn.number) == number).map(|t| t.start_seq);
         self.for_each_change(Seq(start.unwrap_or(0)), &mut |record, at, change| {
             let of_turn = record.kind == Kind::Outcome && record.labels.turn == number;
             if of_turn && change.author != Author::Person && !dead.contains(&at) {
                 visible |= change.is_visible();
-                refs.insert(at);
+                let doubt = match &change.author {
+                    Author::Shared(keys) if keys.iter().any(|key| key == PERSON) => {
+                        change.is_visible().then(|| (change.path.clone(), keys.clone()))
+                    }
+                    _ => None,
+                };
+                refs.insert(at, doubt);
             }
             Ok(())
         })?;
-        Ok(if visible { refs } else { HashSet::new() })
+        Ok(if visible { refs } else { TurnChanges::new() })
+    }
+
+    /// Leaves a turn out, but for what a person could have made, unless that is to go too.
+    fn resolve_without_turn(
+        &self,
+        moment: Moment,
+        changes: TurnChanges,
+        take_shared: bool,
+    ) -> Result<Resolved> {
+        let (mut refs, mut shared) = (HashSet::new(), Vec::new());
+        for (at, doubt) in changes {
+            match doubt.filter(|_| !take_shared) {
+                Some(doubt) => shared.push(doubt),
+                None => drop(refs.insert(at)),
+            }
+        }
+        Ok(Resolved { shared, ..self.resolve_without(moment, refs)? })
     }
 
     fn resolve_redo(&self) -> Result<Resolved> {
@@ -195,7 +242,15 @@ impl Workspace {
         let seq_before = self.base_for(Seq(seq.0 - 1), &dead)?;
         let moment = Moment { seq: seq_before, words, session: None, time: first.time };
         let (rule, redoes) = (Rule::Live { dead }, Some(seq));
-        Ok(Resolved { action, moment, rule, paths: None, redoes, transaction: None })
+        Ok(Resolved {
+            action,
+            moment,
+            rule,
+            paths: None,
+            redoes,
+            transaction: None,
+            shared: Vec::new(),
+        })
     }
 
     fn resolve_without(&self, moment: Moment, refs: HashSet<ChangeRef>) -> Result<Resolved> {
@@ -203,7 +258,15 @@ impl Workspace {
             return Err(Error::Stopped(Stop::Nothing("undo")));
         }
         let (moment, rule) = self.without(moment, refs)?;
-        Ok(Resolved { action: "undo", moment, rule, paths: None, redoes: None, transaction: None })
+        Ok(Resolved {
+            action: "undo",
+            moment,
+            rule,
+            paths: None,
+            redoes: None,
+            transaction: None,
+            shared: Vec::new(),
+        })
     }
 
     /// The rule and the moment that leave everything in effect but these changes.

@@ -247,6 +247,7 @@ impl Workspace {
             gathered.add(&resolved.rule, record, at, change, dead.contains(&at));
             Ok(())
         })?;
+        gathered.shared.extend(resolved.shared.iter().cloned());
         gathered.cancel_round_trips();
         self.refuse_other_sessions(request, resolved, &gathered)?;
         let units = RepositoryHistory::of(&gathered.changes);

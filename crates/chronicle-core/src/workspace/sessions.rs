@@ -29,10 +29,11 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Whether something of it may write between its calls.
+    /// Whether something of it may have written between its calls since the last look: what ran
+    /// then, and may have ended since.
     pub(super) fn runs_on(&self) -> bool {
         let lives = self.process.as_ref().is_none_or(Process::is_alive);
-        (self.task && lives) || self.background.iter().any(Process::is_alive)
+        (self.task && lives) || !self.background.is_empty()
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -90,6 +91,19 @@ impl Workspace {
     /// Remembers a session with the rest of a batch.
     pub(super) fn remember(&self, batch: &mut Batch, key: &str, session: &Session) {
         batch.local.push((Local::Session, key.as_bytes().to_vec(), Some(session.encode())));
+    }
+
+    /// Forgets what was left running and has ended, now that a look has seen what it wrote.
+    pub(super) fn forget_ended(&self, batch: &mut Batch) -> Result<()> {
+        for (key, mut session) in self.sessions()? {
+            let before = session.background.len();
+            session.background.retain(Process::is_alive);
+            let already = batch.local.iter().any(|(_, other, _)| *other == key.as_bytes());
+            if session.background.len() < before && !already {
+                self.remember(batch, &key, &session);
+            }
+        }
+        Ok(())
     }
 
     /// The sessions whose agent is one of these processes: whose call a command came from.

@@ -14,6 +14,8 @@ pub(crate) struct Answer {
     pub(crate) warning: Option<String>,
     /// The capture failed: why.
     pub(crate) failure: Option<String>,
+    /// What the agent is about to do must not be, whatever the policy: why.
+    pub(crate) refusal: Option<String>,
 }
 
 /// What a process says and how it ends.
@@ -26,6 +28,9 @@ pub(crate) struct Reply {
 
 /// Puts an answer into the words of an agent. `heard` is missing where the event was not understood.
 pub(crate) fn reply(agent: Agent, heard: Option<&Heard>, strict: bool, answer: &Answer) -> Reply {
+    if let Some(why) = &answer.refusal {
+        return Reply { stdout: String::new(), stderr: format!("{why}\n"), exit: 2 };
+    }
     let before = heard.is_none_or(|heard| matches!(heard.event, Event::Before(_)));
     match &answer.failure {
         Some(why) if strict && before => block(agent, why),

@@ -95,6 +95,10 @@ fn claude_like(value: &Value) -> Heard {
             Event::Stop { task: tasks.is_some_and(|tasks| !tasks.is_empty()) }
         }
         "SessionEnd" => Event::Stop { task: false },
+        "ConfigChange" => match text(value, "file_path") {
+            Some(path) => Event::Settings(PathBuf::from(path)),
+            None => Event::Nothing,
+        },
         _ => Event::Nothing,
     };
     Heard {
@@ -116,7 +120,10 @@ fn opencode(value: &Value) -> Result<Heard, String> {
     let tool = |args: &Value| {
         tools::tool(&text(input, "tool").unwrap_or_default(), args, text(input, "callID"))
     };
+    // A sub-agent is a session of its own, which the shim tells: its prompt and its end are not ours.
+    let parent = text(value, "parent");
     let event = match &name[..] {
+        "chat.message" | "event" if parent.is_some() => Event::Nothing,
         "chat.message" => Event::Prompt(first_part(output)),
         "before" => Event::Before(tool(&args(output))),
         "after" => Event::After(tool(&args(input))),
@@ -130,10 +137,11 @@ fn opencode(value: &Value) -> Result<Heard, String> {
     };
     let properties = input.get("event").and_then(|event| event.get("properties")).unwrap_or(&NULL);
     let key = text(input, "sessionID").or_else(|| text(properties, "sessionID"));
+    let sub_agent = key.clone().filter(|_| parent.is_some());
     Ok(Heard {
-        session: session(key),
+        session: session(parent.or(key)),
         turn_key: text(input, "messageID").filter(|_| name == "chat.message"),
-        sub_agent: None,
+        sub_agent,
         directory: directory(value, &["directory"]),
         transcript: None,
         name,

@@ -31,6 +31,8 @@ pub(crate) enum Event {
     BatchEnd,
     /// The agent is done; whether it left a task running.
     Stop { task: bool },
+    /// The agent is about to read this file of its settings again.
+    Settings(PathBuf),
     /// Nothing that concerns files.
     Nothing,
 }

@@ -12,7 +12,7 @@ fn marks(agent: Agent) -> &'static [&'static str] {
         Agent::ClaudeCode => &["CLAUDECODE="],
         Agent::Codex => &["CODEX_SANDBOX", "CODEX_CI=", "CODEX_THREAD_ID="],
         Agent::Gemini => &["GEMINI_CLI="],
-        Agent::Opencode => &["OPENCODE="],
+        Agent::Opencode => &["OPENCODE=", "OPENCODE_PID=", "OPENCODE_TERMINAL="],
         Agent::Cursor => &["CURSOR_AGENT="],
         Agent::Copilot | Agent::Cline => &[],
     }

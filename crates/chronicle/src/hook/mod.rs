@@ -14,7 +14,7 @@ mod paths;
 mod tools;
 
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use chronicle_core::{Call, CallEnd, Error, Home, Process, Prompt, Workspace};
 
 use crate::agent::Agent;
 use crate::environment;
+use crate::install::receipt::Receipts;
 use answer::{Answer, Reply, reply};
 use event::{Event, Heard, Reach, Tool};
 
@@ -107,6 +108,10 @@ impl Hook {
             Event::Before(tool) | Event::After(tool) => tool.reach != Reach::Nothing,
             _ => true,
         };
+        if let Event::Settings(file) = &heard.event {
+            let refusal = self.settings_without_us(file);
+            return Answer { refusal, ..Answer::default() };
+        }
         if !concerns {
             return Answer::default();
         }
@@ -115,6 +120,29 @@ impl Hook {
             answer.failure = Some(sentence(&error));
         }
         answer
+    }
+
+    /// Why an agent must not read its settings again: our hooks were in them, nobody uninstalled
+    /// them, and they are gone. A `git clean` does that, in the middle of the turn it is a part of.
+    fn settings_without_us(&self, file: &Path) -> Option<String> {
+        let home = match &self.home {
+            Some(path) => Home::at(path),
+            None => Home::from_env().ok()?,
+        };
+        let receipt = Receipts::new(home.path()).read(self.agent, file)?;
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let ours = ["chronicle", "hook", self.agent.name()];
+        if ours.iter().all(|word| text.contains(word)) || receipt.written.is_empty() {
+            return None;
+        }
+        Some(format!(
+            "Chronicle's hooks are gone from {}: this session keeps them, so that it stays \
+             protected. Put them back with: chronicle install {}; or take them out with: \
+             chronicle uninstall {}",
+            file.display(),
+            self.agent.name(),
+            self.agent.name()
+        ))
     }
 
     fn act(&self, heard: &Heard, answer: &mut Answer) -> Result<(), Error> {
@@ -147,7 +175,7 @@ impl Hook {
                 workspace.stop(&heard.session, *task)?;
                 answer.warning = self.left_behind(&mut workspace, heard)?;
             }
-            Event::Nothing => {}
+            Event::Settings(_) | Event::Nothing => {}
         }
         if begins && let Some(news) = workspace.news(&heard.session)? {
             workspace.told(&heard.session, &news)?;

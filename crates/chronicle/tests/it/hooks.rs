@@ -364,6 +364,7 @@ fn what_a_shell_left_running_may_write_between_calls() {
     let mut left = left.expect("it was started");
     left.kill().expect("end it");
     left.wait().expect("it ends");
+    cli.call(["settle"]).ok();
     cli.write("b", "1");
     cli.call(["settle"]).ok();
     check_author(&cli, "b", "person", "outside");

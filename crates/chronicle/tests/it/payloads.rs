@@ -1,7 +1,6 @@
-//! Recorded and documented payloads of every agent, replayed: each turn is captured and taken back.
+//! Payloads of the agents that cannot run in a test, replayed: each turn is captured and taken back.
 //!
-//! Those of Claude Code, Codex, Gemini and OpenCode were recorded from the clients; the others are
-//! made from their documentation, because the clients cannot run in a test.
+//! They are made from the agents' documentation; the agents that run in tests are in `clients`.
 
 use std::fs;
 use std::io::Write;

@@ -17,6 +17,7 @@ pub(super) const EVENTS: &[Event] = &[
     Event::beside("SubagentStart"),
     Event::beside("SubagentStop"),
     Event::beside("Stop"),
+    Event::beside("ConfigChange"),
     Event::end("SessionEnd"),
 ];
 

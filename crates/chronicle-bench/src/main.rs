@@ -1,13 +1,14 @@
 //! Measures Chronicle beside the bare limit of each job, in one run on one machine.
 //!
-//! usage: `chronicle-bench [--large | --small] [--out FILE] DIR`; `--small` stops after the figures of
-//! one file; DIR must be on a journaled file system, as
+//! usage: `chronicle-bench [--large | --small | --watched] [--out FILE] DIR`; `--small` stops after the
+//! figures of one file, `--watched` measures only looks through the watcher; DIR must be on a journaled file system, as
 //! `bench/run` makes one. Only ratios count: times drift from run to run.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
 
 mod measure;
 mod rows;
 mod trees;
+mod watched;
 
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,7 @@ use rows::Row;
 struct Options {
     large: bool,
     small: bool,
+    watched: bool,
     out: Option<PathBuf>,
     directory: PathBuf,
 }
@@ -33,24 +35,33 @@ fn main() -> Result<()> {
 }
 
 fn options() -> Result<Options> {
-    let (mut large, mut small, mut out, mut directory) = (false, false, None, None);
+    let (mut large, mut small, mut watched) = (false, false, false);
+    let (mut out, mut directory) = (None, None);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--large" => large = true,
             "--small" => small = true,
+            "--watched" => watched = true,
             "--out" => out = Some(PathBuf::from(words.next().ok_or("--out needs a file")?)),
             _ => directory = Some(PathBuf::from(word)),
         }
     }
-    let directory =
-        directory.ok_or("usage: chronicle-bench [--large | --small] [--out FILE] DIR")?;
-    Ok(Options { large, small, out, directory })
+    let directory = directory
+        .ok_or("usage: chronicle-bench [--large | --small | --watched] [--out FILE] DIR")?;
+    Ok(Options { large, small, watched, out, directory })
 }
 
 fn measure_all(options: &Options) -> Result<Vec<Row>> {
     let scratch = std::path::absolute(options.directory.join("chronicle-bench"))?;
     std::fs::create_dir(&scratch)?;
+    if options.watched {
+        let top = scratch.join("tree");
+        trees::make(&top, 100_000)?;
+        let rows = through_the_watcher(&scratch, &top, 100_000)?;
+        std::fs::remove_dir_all(&scratch)?;
+        return Ok(rows);
+    }
     say("one file");
     let mut rows = rows::in_process(&scratch)?;
     say("one process");
@@ -90,10 +101,21 @@ fn tree(scratch: &Path, files: usize, rounds: usize) -> Result<(Vec<Row>, f64)> 
     let mut rows = rows::first(scratch, &top, files, rounds)?;
     say("unchanged look");
     rows.push(rows::look(scratch, &top, files)?);
+    if files <= 100_000 {
+        rows.extend(through_the_watcher(scratch, &top, files)?);
+    }
     say("rewind");
     let (row, ours) = rows::rewind(scratch, &top, files)?;
     rows.push(row);
     Ok((rows, ours))
+}
+
+fn through_the_watcher(scratch: &Path, top: &Path, files: usize) -> Result<Vec<Row>> {
+    say("looks through the watcher");
+    let small = scratch.join("tree-1000");
+    trees::make(&small, 1000)?;
+    let small = watched::measure(scratch, &small, 1000)?;
+    Ok(watched::rows(&small, &watched::measure(scratch, top, files)?))
 }
 
 fn say(what: &str) {

@@ -70,6 +70,7 @@ mod repository;
 mod store;
 mod text;
 mod view;
+mod watch;
 mod workspace;
 
 pub use catalog::{Log, MemoryLog};
@@ -96,6 +97,7 @@ pub use view::{
     PlanStep, PlanView, RewindReport, SCHEMA, SnapshotMetadata, Status, Transaction, TurnView,
     VerifyReport,
 };
+pub use watch::{WATCHER, WatchEnd, WatchOptions};
 pub use workspace::{
     Call, CallEnd, DiffRequest, GitChoice, HistorySize, InitOptions, InitReport, LogQuery, News,
     Progress, Prompt, RewindKind, RewindRequest, RunTicket, SettleReport, SnapshotRequest,

@@ -74,6 +74,7 @@ pub(crate) enum Verb {
     Grep(GrepArgs),
     Pin(PinArgs),
     Verify(VerifyArgs),
+    Watch(WatchArgs),
     /// Show or accept the workspace's settings
     #[command(subcommand)]
     Config(ConfigVerb),
@@ -556,4 +557,15 @@ pub(crate) struct CompletionsArgs {
 pub(crate) struct ManArgs {
     /// The directory
     pub(crate) dir: PathBuf,
+}
+
+/// Watch the workspace, so that looks cost the number of changes and not of files
+///
+/// Agents' hooks start a watcher by themselves; it ends when nobody has asked it for half an hour.
+/// Without it everything works, only slower. CHRONICLE_WATCH=off keeps it from being started.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// Stay in this process instead of starting one in the background
+    #[arg(long)]
+    pub(crate) foreground: bool,
 }

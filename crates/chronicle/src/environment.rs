@@ -9,6 +9,14 @@ pub(crate) fn is_off() -> bool {
     std::env::var_os("CHRONICLE").is_some_and(|value| value == "off")
 }
 
+/// Whether a watcher may be started: not where everything is thrown away in a moment, and not where
+/// somebody said no.
+pub(crate) fn may_watch() -> bool {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let no = std::env::var_os("CHRONICLE_WATCH").is_some_and(|value| value == "off");
+    !is_off() && !no && !set("CI")
+}
+
 /// Whether colour is unwelcome even on a terminal.
 pub(crate) fn no_color() -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());

@@ -17,6 +17,7 @@ mod ui;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use chronicle_core::WATCHER;
 use clap::Parser;
 
 use crate::cli::{Cli, Global, Verb};
@@ -49,6 +50,7 @@ fn hidden(arguments: &[OsString]) -> Option<u8> {
     match arguments.first()?.to_str()? {
         run::SESSION => Some(run::session(&arguments[1..])),
         run::STAGE => Some(run::stage(&arguments[1..])),
+        WATCHER => Some(commands::watch::detached(&arguments[1..])),
         reference::VERB => {
             let mut ui = Ui::new(false);
             ui.print(&reference::text());

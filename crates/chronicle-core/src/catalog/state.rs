@@ -33,6 +33,9 @@ pub trait LocalState {
     /// Adds everything known of one directory to a table.
     fn load_directory(&self, table: &mut KnownTable, path: &WorkspacePath) -> Result<()>;
 
+    /// The directories at and below a path of which something was ever known.
+    fn directories_below(&self, path: &WorkspacePath) -> Result<Vec<WorkspacePath>>;
+
     /// Everything known below a directory.
     fn known_below(&self, path: &WorkspacePath) -> Result<Vec<(WorkspacePath, Known)>>;
 
@@ -117,7 +120,7 @@ impl LocalState for Catalog {
         load().map_err(|e| self.error(e))
     }
 
-    fn known_below(&self, path: &WorkspacePath) -> Result<Vec<(WorkspacePath, Known)>> {
+    fn directories_below(&self, path: &WorkspacePath) -> Result<Vec<WorkspacePath>> {
         let (low, high) = super::subtree(path);
         let read = || -> rusqlite::Result<Vec<Vec<u8>>> {
             let sql = "SELECT path FROM directory WHERE path = ?1 OR path >= ?2 AND path < ?3";
@@ -125,8 +128,12 @@ impl LocalState for Catalog {
             let parameters = [path.as_bytes(), &low, &high];
             statement.query_map(parameters, |row| row.get(0))?.collect()
         };
+        Ok(read().map_err(|e| self.error(e))?.into_iter().filter_map(path_of).collect())
+    }
+
+    fn known_below(&self, path: &WorkspacePath) -> Result<Vec<(WorkspacePath, Known)>> {
         let mut below = Vec::new();
-        for directory in read().map_err(|e| self.error(e))?.into_iter().filter_map(path_of) {
+        for directory in self.directories_below(path)? {
             let Some(known) = self.known_directory(&directory)? else { continue };
             let names = known.names.into_iter();
             below.extend(names.map(|(name, known)| (directory.join(&name), known)));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::changes::Wanted;
 use super::join::{Remembered, was_there};
 use super::survey::{Here, Task, Worker};
 use super::walk::{Unit, child, decode, flavor, is_too_long};
@@ -149,8 +150,14 @@ impl<'a> Worker<'a> {
         unit: Option<Arc<Unit>>,
         reported: bool,
     ) {
+        if here.task.only.is_some_and(|only| !goes_below(only, &seen)) {
+            return;
+        }
+        if self.walk.extent.is_some_and(|extent| !extent.covers(&seen.path)) {
+            return self.walk.set_doubt();
+        }
         let (root, path, stat) = (here.task.root, seen.path, seen.stat);
-        self.own.push(Task { root, path, stat, mount, unit, reported });
+        self.own.push(Task { root, path, stat, mount, unit, reported, only: None });
     }
 
     /// Something that a filter keeps out is named and not entered; what is known below it stays.
@@ -260,6 +267,9 @@ impl<'a> Worker<'a> {
     /// Everything that was known below a path, except what lay on other file systems.
     fn vanish_below(&mut self, path: &WorkspacePath) -> Result<()> {
         let mut hidden: Option<WorkspacePath> = None;
+        if self.walk.extent.is_some_and(|extent| !extent.covers(path)) {
+            self.walk.set_doubt();
+        }
         for directory in self.walk.directories_within(path) {
             if hidden.as_ref().is_some_and(|mount| directory.is_within(mount)) {
                 continue;
@@ -341,6 +351,16 @@ impl<'a> Worker<'a> {
             self.found.units.push(unit.path.clone());
         }
     }
+}
+
+/// Whether a look at some names of a directory goes below this one: if it was told to, or if it is
+/// not the directory that was known there.
+fn goes_below(only: &Wanted, seen: &Seen) -> bool {
+    let same = |was: &Known| {
+        let ino = was.signature.map(|signature| signature.ino);
+        was.entry.is_directory() && ino == Some(seen.stat.signature.ino)
+    };
+    only.get(seen.path.name()).copied().unwrap_or(true) || !seen.was.as_ref().is_some_and(same)
 }
 
 fn is_repository(seen: &Seen) -> bool {

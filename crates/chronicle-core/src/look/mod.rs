@@ -3,6 +3,7 @@
 //! `survey` finds the paths that may have changed and never opens a file; `examine` then reads
 //! only those. Neither decides what a change means or whose it is.
 
+mod changes;
 mod compare;
 mod examine;
 mod join;
@@ -17,6 +18,7 @@ mod walk;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub(crate) use changes::{Changes, Extent, survey_changes};
 pub use examine::{ExamineOptions, Examined, examine, examine_all};
 pub use paths::survey_paths;
 pub(crate) use read::is_racy;

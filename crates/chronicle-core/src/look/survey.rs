@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::changes::Wanted;
 use super::join::{Remembered, join, was_there};
 use super::names::{Listed, Names};
 use super::queue::Queue;
@@ -32,10 +33,20 @@ pub fn survey(
     for root in roots.iter().filter(|root| !root.is_named_only()) {
         first.root(root)?;
     }
-    let workers = options.threads.max(1);
+    let mut found = work(&walk, first, options.threads.max(1))?;
+    found.sort();
+    Ok(found)
+}
+
+/// Does the first worker's tasks, and all that come of them, on several threads.
+pub(super) fn work<'a>(
+    walk: &'a Walk<'a>,
+    mut first: Worker<'a>,
+    workers: usize,
+) -> Result<Survey> {
     let queue = Queue::new(std::mem::take(&mut first.own), workers);
-    let mut found = std::thread::scope(|scope| {
-        let spawn = |_| scope.spawn(|| Worker::new(&walk).run(&queue));
+    std::thread::scope(|scope| {
+        let spawn = |_| scope.spawn(|| Worker::new(walk).run(&queue));
         let others: Vec<_> = (1..workers).map(spawn).collect();
         let mut found = first.run(&queue);
         for other in others {
@@ -46,9 +57,7 @@ pub fn survey(
             });
         }
         found
-    })?;
-    found.sort();
-    Ok(found)
+    })
 }
 
 impl Survey {
@@ -62,7 +71,7 @@ impl Survey {
         self.directories += other.directories;
     }
 
-    fn sort(&mut self) {
+    pub(super) fn sort(&mut self) {
         self.candidates.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         self.vanished.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         self.listings.sort_unstable_by(|a, b| a.path.cmp(&b.path));
@@ -80,6 +89,8 @@ pub(super) struct Task<'a> {
     pub(super) unit: Option<Arc<Unit>>,
     /// Whether the directory itself is a candidate already.
     pub(super) reported: bool,
+    /// The only names to look at, each with whether to look below it; `None`: all.
+    pub(super) only: Option<&'a Wanted>,
 }
 
 /// A directory that is being compared.
@@ -99,7 +110,7 @@ pub(super) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(walk: &'a Walk<'a>) -> Self {
+    pub(super) fn new(walk: &'a Walk<'a>) -> Self {
         Self { walk, own: Vec::new(), names: Names::default(), found: Survey::default() }
     }
 
@@ -117,7 +128,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Compares a root itself; a directory is then walked.
-    fn root(&mut self, root: &'a Root) -> Result<()> {
+    pub(super) fn root(&mut self, root: &'a Root) -> Result<()> {
         let (path, was) = (root.prefix(), self.walk.own(root.prefix())?);
         let stat = match root.handle().map(|handle| fs::lstat_at(handle, root.below(path))) {
             Ok(Ok(stat)) => stat,
@@ -160,7 +171,11 @@ impl<'a> Worker<'a> {
             self.candidate(path.clone(), Some(stat), was, Part::Ordinary);
         }
         if stat.is_directory() {
-            self.own.push(Task { root, path, stat, mount, unit: None, reported: !current });
+            let task = Task { root, path, stat, mount, unit: None, reported: !current, only: None };
+            // A look at some paths goes into a root by itself.
+            if self.walk.extent.is_none() {
+                self.own.push(task);
+            }
         } else {
             self.found.files += 1;
         }

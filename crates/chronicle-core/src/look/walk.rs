@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::Errno;
 
 use super::SurveyOptions;
+use super::changes::Extent;
 use super::join::{Remembered, join, was_there};
 use crate::codec::DecodeError;
 use crate::error::{Context, Error, Result};
@@ -26,6 +27,10 @@ pub(super) struct Walk<'a> {
     pub(super) known: &'a KnownTable,
     pub(super) filter: &'a Filter,
     pub(super) options: SurveyOptions<'a>,
+    /// What a look at some paths may rely on; `None` for a look at everything.
+    pub(super) extent: Option<&'a Extent>,
+    /// Set when something was met that only a look at everything can judge.
+    pub(super) doubt: AtomicBool,
     /// Every directory of the known state in order; made when the first directory vanishes.
     directories: OnceLock<Vec<&'a WorkspacePath>>,
 }
@@ -37,7 +42,18 @@ impl<'a> Walk<'a> {
         filter: &'a Filter,
         options: &SurveyOptions<'a>,
     ) -> Self {
-        Self { roots, known, filter, options: *options, directories: OnceLock::new() }
+        let (extent, doubt, directories) = (None, AtomicBool::new(false), OnceLock::new());
+        Self { roots, known, filter, options: *options, extent, doubt, directories }
+    }
+
+    /// The same for a look at some paths, for which only a part of the known state is loaded.
+    pub(super) fn within(self, extent: &'a Extent) -> Self {
+        Self { extent: Some(extent), ..self }
+    }
+
+    /// Notes that this look cannot judge what it met.
+    pub(super) fn set_doubt(&self) {
+        self.doubt.store(true, Ordering::Relaxed);
     }
 
     /// The row of a directory.

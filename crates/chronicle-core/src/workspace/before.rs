@@ -21,7 +21,7 @@ impl Workspace {
         if request.recreate_root {
             return self.bind_new_root();
         }
-        self.settle_locked().map(drop)
+        self.settle_fully().map(drop)
     }
 
     /// Refuses, or waits, while somebody else's call is open; one of its own is no hindrance, but
@@ -57,7 +57,7 @@ impl Workspace {
     /// Binds the workspace to a new, empty root: everything known is gone from it.
     fn bind_new_root(&mut self) -> Result<()> {
         if self.recorded_identity()? == Some(self.roots.workspace().identity()?) {
-            return self.settle_locked().map(drop);
+            return self.settle_fully().map(drop);
         }
         let mut left = self.roots.list(&WorkspacePath::root())?;
         left.retain(|name| !apply::is_staging_name(name));

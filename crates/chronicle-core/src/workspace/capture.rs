@@ -58,6 +58,8 @@ pub struct SettleReport {
     pub complete: bool,
     /// What could not be seen, and why.
     pub problems: Vec<KeptView>,
+    /// Whether the watcher said where to look; otherwise everything was looked at.
+    pub watched: bool,
 }
 
 /// One path that is not what it was known as.
@@ -86,6 +88,14 @@ pub(super) struct Look {
     pub(super) everywhere: bool,
     /// Named paths that are what they are known as.
     pub(super) current: HashMap<WorkspacePath, Entry>,
+    /// Where it could not see.
+    pub(super) blind: Vec<WorkspacePath>,
+    /// It looked only where the watcher saw something touched.
+    pub(super) watched: bool,
+    /// The watcher says that nothing at all was touched.
+    pub(super) untouched: bool,
+    /// Where the next look goes on, to be recorded with this one.
+    pub(super) bookmark: Option<Vec<u8>>,
 }
 
 impl Workspace {
@@ -144,18 +154,37 @@ impl Workspace {
         self.settle_closing(&open, &Closing::Ended)
     }
 
+    /// The same after a look at everything, whatever the watcher says: it cannot see writes through a
+    /// mapping, nor through a name outside the workspace.
+    pub(super) fn settle_fully(&mut self) -> Result<SettleReport> {
+        let (look, open) = (self.full_look()?, self.openings()?);
+        self.settle_with(look, &open, &Closing::Ended)
+    }
+
     /// Records what changed, and closes some of the actions that were announced.
     pub(super) fn settle_closing(
         &mut self,
         open: &Openings,
         closing: &Closing<'_>,
     ) -> Result<SettleReport> {
-        let mut look = self.look_for_changes()?;
+        let look = self.look_for_changes()?;
+        self.settle_with(look, open, closing)
+    }
+
+    pub(super) fn settle_with(
+        &mut self,
+        mut look: Look,
+        open: &Openings,
+        closing: &Closing<'_>,
+    ) -> Result<SettleReport> {
         self.look_into_filtered(open, &mut look)?;
         let problems = look.problems.clone();
         let mut batch = Batch::default();
+        let (watched, untouched) = (look.watched, look.untouched);
         let snapshots = self.add_outcomes(look, open, &mut batch, closing)?;
-        self.accept_wider_rules(&mut batch)?;
+        if !untouched {
+            self.accept_wider_rules(&mut batch)?;
+        }
         self.compress_befores(open, &mut batch)?;
         let visible = batch.records.iter().flat_map(|record| &record.changes);
         let changes = visible.filter(|change| change.is_visible()).count() as u64;
@@ -167,7 +196,8 @@ impl Workspace {
             failpoint::hit("capture_after_commit");
         }
         let snapshots = snapshots.iter().map(|id| self.metadata(id)).collect::<Result<_>>()?;
-        Ok(SettleReport { snapshots, changes, complete: problems.is_empty(), problems })
+        let complete = problems.is_empty();
+        Ok(SettleReport { snapshots, changes, complete, problems, watched })
     }
 
     /// What an action named inside a directory that a filter keeps out: the walk does not go there.

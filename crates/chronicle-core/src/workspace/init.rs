@@ -94,7 +94,7 @@ impl Workspace {
             filtered: Vec::new(),
         };
         if done {
-            report.problems = workspace.settle_locked()?.problems;
+            report.problems = workspace.settle_fully()?.problems;
         } else {
             workspace.take_baseline(options, &mut report)?;
         }

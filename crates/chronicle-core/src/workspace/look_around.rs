@@ -30,11 +30,6 @@ impl Workspace {
         Ok(Look { everywhere: true, ..self.examine_survey(survey, &table)? })
     }
 
-    /// What changed since the last look, wherever it is.
-    pub(super) fn look_for_changes(&self) -> Result<Look> {
-        self.look()
-    }
-
     /// Looks at some paths only, with everything below those that are directories.
     pub(super) fn look_at(&self, paths: &[WorkspacePath]) -> Result<Look> {
         let known = |path: &WorkspacePath| self.catalog.known(path);
@@ -152,6 +147,7 @@ impl Workspace {
         look.rows = intake.finish()?;
         look.hold = Some(intake.hold());
         look.problems.extend(unread);
+        look.blind = survey.problems.iter().map(|problem| problem.path.clone()).collect();
         let problems = survey.problems.iter();
         look.problems.extend(problems.map(|problem| KeptView {
             path: problem.path.to_string(),

@@ -12,6 +12,7 @@ mod init;
 mod known_cache;
 mod link;
 mod look_around;
+mod look_for_changes;
 mod moment;
 mod outcomes;
 mod purge;
@@ -31,6 +32,9 @@ mod turns;
 mod unit;
 mod verify;
 mod views;
+#[cfg(test)]
+mod watched_tests;
+mod watching;
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -75,6 +79,7 @@ mod key {
     pub(super) const NAMED_FILES: &str = "named_files";
     pub(super) const BASELINE: &str = "baseline";
     pub(super) const PENDING_REWIND: &str = "pending_rewind";
+    pub(super) const WATCHED: &str = "watched";
 }
 
 /// One opened workspace.

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::Workspace;
 use super::attribute::{Announced, Group, Openings, PERSON, attribute, session_of};
 use super::calls::Grace;
 use super::capture::{Found, Look};
+use super::{Workspace, key};
 use crate::catalog::{Batch, Local, Open};
 use crate::entry::{Author, Change, Entry, Evidence, Why};
 use crate::error::Result;
@@ -59,6 +59,7 @@ impl Workspace {
         closing: &Closing<'_>,
     ) -> Result<Vec<SnapshotId>> {
         let partial = !look.problems.is_empty();
+        batch.state.extend(look.bookmark.map(|bookmark| (key::WATCHED, Some(bookmark))));
         let mut groups = self.group_changes(look.found, open)?;
         if !batch.records.is_empty() || !groups.is_empty() {
             let forgotten = self.past_graces()?.into_iter();

@@ -57,7 +57,7 @@ impl Workspace {
             pending_config: self.pending_config()?,
             store_bytes: disk_usage(&self.home.store()),
             catalog_bytes: disk_usage(&self.directory()),
-            watcher: "off".to_owned(),
+            watcher: self.watcher_words(),
             redoable: self.redoable()?.len() as u64,
             pins: pins
                 .into_iter()

@@ -32,6 +32,7 @@ mod turn;
 mod undo;
 mod uninstall;
 mod verify;
+pub(crate) mod watch;
 mod words;
 
 pub(crate) use init::repository_top;
@@ -141,6 +142,7 @@ impl Verb {
             | Self::Roots(RootsVerb::Add(_) | RootsVerb::Remove(_))
             | Self::Install(_)
             | Self::Uninstall(_)
+            | Self::Watch(_)
             | Self::Demo(_) => true,
         }
     }
@@ -183,6 +185,7 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: Verb) -> Outcome {
         Verb::Grep(args) => grep::execute(invocation, &args),
         Verb::Pin(args) => pin::execute(invocation, &args),
         Verb::Verify(args) => verify::execute(invocation, &args),
+        Verb::Watch(args) => watch::execute(invocation, &args),
         Verb::Config(verb) => config::execute(invocation, &verb),
         Verb::Roots(verb) => roots::execute(invocation, &verb),
         Verb::Mcp(args) => mcp::execute(invocation, args),

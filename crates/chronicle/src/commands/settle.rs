@@ -15,6 +15,7 @@ pub(crate) fn execute(invocation: &mut Invocation) -> Outcome {
             "changes": settled.changes,
             "complete": settled.complete,
             "problems": settled.problems,
+            "watched": settled.watched,
         }));
     } else {
         report(invocation, &settled);

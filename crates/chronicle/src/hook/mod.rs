@@ -158,6 +158,9 @@ impl Hook {
             Err(Error::NoWorkspace(_)) => return Ok(()),
             opened => opened?,
         };
+        if begins {
+            crate::commands::watch::ensure(&workspace);
+        }
         match &heard.event {
             Event::Prompt(text) => {
                 workspace.prompt(&Prompt {

@@ -19,4 +19,5 @@ mod run;
 mod support;
 mod taking_back;
 mod terminal;
+mod watch;
 mod workspace;

@@ -78,6 +78,8 @@ impl Cli {
             .env("NO_COLOR", "1")
             .env("COLUMNS", "100")
             .env("TZ", "UTC")
+            // A test that wants a watcher says so.
+            .env("CHRONICLE_WATCH", "off")
             .stdin(Stdio::null());
         command
     }

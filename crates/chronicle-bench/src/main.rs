@@ -5,6 +5,7 @@
 //! `bench/run` makes one. Only ratios count: times drift from run to run.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
 
+mod hooks;
 mod measure;
 mod rows;
 mod trees;
@@ -115,7 +116,7 @@ fn through_the_watcher(scratch: &Path, top: &Path, files: usize) -> Result<Vec<R
     let small = scratch.join("tree-1000");
     trees::make(&small, 1000)?;
     let small = watched::measure(scratch, &small, 1000)?;
-    Ok(watched::rows(&small, &watched::measure(scratch, top, files)?))
+    Ok(watched::rows(small, watched::measure(scratch, top, files)?))
 }
 
 fn say(what: &str) {

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use chronicle_core::{Home, InitOptions, Workspace};
 
+use crate::hooks::{self, Hooks};
 use crate::measure::{Result, chronicle, median, micros, run};
 use crate::rows::Row;
 use crate::trees;
@@ -16,8 +16,8 @@ pub(crate) struct Watched {
     files: usize,
     unchanged: f64,
     changed: f64,
-    process: f64,
-    bare: f64,
+    hooks: Hooks,
+    alone: Row,
 }
 
 /// Measures a tree with a watcher beside it.
@@ -40,35 +40,20 @@ pub(crate) fn measure(scratch: &Path, top: &Path, files: usize) -> Result<Watche
         changed.push(micros(|| Ok(workspace.settle()?))?);
     }
     drop(workspace);
-    let (mut process, mut bare) = (Vec::new(), Vec::new());
-    for _ in 0..200 {
-        process.push(run(&mut chronicle(&directory, top, &["settle"])?, &[0])?.seconds * 1e6);
-        bare.push(run(Command::new("/bin/true").env_clear(), &[0])?.seconds * 1e6);
-    }
+    let hooks = hooks::measure(&directory, top, files)?;
     // Without its socket the watcher ends.
     for entry in fs::read_dir(directory.join("workspaces"))? {
         fs::remove_file(entry?.path().join("watch.sock"))?;
     }
+    let alone = hooks::without_watcher(&directory, top, &hooks)?;
     let (unchanged, changed) = (median(unchanged.split_off(50)), median(changed.split_off(50)));
-    Ok(Watched { files, unchanged, changed, process: median(process), bare: median(bare) })
+    Ok(Watched { files, unchanged, changed, hooks, alone })
 }
 
 /// The rows of a small tree and a large one.
-pub(crate) fn rows(small: &Watched, large: &Watched) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for tree in [small, large] {
-        rows.push(Row {
-            what: format!(
-                "`chronicle settle` with a watcher, nothing changed, {} files",
-                tree.files
-            ),
-            ours: tree.process / 1e3,
-            limit: tree.bare / 1e3,
-            unit: "ms",
-            beside: "spawning `/bin/true`",
-            bound: 8.0,
-        });
-    }
+pub(crate) fn rows(small: Watched, large: Watched) -> Vec<Row> {
+    let mut rows = hooks::rows(&small.hooks, &large.hooks);
+    rows.extend([small.alone, large.alone]);
     let mut grows = |what: &str, ours, limit| {
         rows.push(Row {
             what: format!("{what}, {} files", large.files),
@@ -79,7 +64,6 @@ pub(crate) fn rows(small: &Watched, large: &Watched) -> Vec<Row> {
             bound: 1.3,
         });
     };
-    grows("that process", large.process, small.process);
     grows("settle in process, watched, nothing changed", large.unchanged, small.unchanged);
     grows("settle in process, watched, one file changed", large.changed, small.changed);
     rows

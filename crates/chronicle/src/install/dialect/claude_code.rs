@@ -21,8 +21,10 @@ pub(super) const EVENTS: &[Event] = &[
     Event::end("SessionEnd"),
 ];
 
-pub(super) const NEXT: &[&str] =
-    &["Start Claude Code anew: a running session keeps the hooks it began with; /hooks lists them"];
+pub(super) const NEXT: &[&str] = &[
+    "Start Claude Code anew: a running session keeps the hooks it began with; /hooks lists them",
+    "To let it roll back its own work when asked: claude mcp add chronicle -- chronicle mcp",
+];
 
 pub(super) fn targets(level: Level, places: &Places, command: &HookCommand) -> Option<Vec<Target>> {
     let path = match level {

@@ -10,6 +10,7 @@ pub mod dice;
 pub mod drive;
 pub mod env;
 pub mod model;
+pub mod git;
 pub mod rules;
 pub mod shared;
 pub mod tree;

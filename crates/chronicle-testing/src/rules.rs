@@ -1,11 +1,12 @@
 //! An in-memory model of the rules: several authors, and what a rewind keeps and takes back.
 //!
 //! It says what *should* stand in a workspace; `drive` does the same to a real one and compares.
-//! Files are made of parts (name, mode, three slots of text far apart), and each part is only ever
-//! changed by one author, so that the rules alone decide every result. What they leave open is
-//! answered with [`Outcome::Open`] and not tried.
+//! Files are made of parts (name, mode, slots of text far apart), and each part is only ever changed
+//! by one author, so that the rules alone decide every result. One file is not text: its slots are
+//! one part, which all change. What the rules leave open is answered with [`Outcome::Open`] and not
+//! tried.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::dice::Dice;
@@ -17,16 +18,25 @@ pub enum Author {
     Person,
     /// An agent's session, by its key.
     Session(&'static str),
+    /// Either of the two sessions, while both have a turn open.
+    Shared,
 }
 
 /// All authors; a part's owner is a place in this list.
-pub const AUTHORS: [Author; 3] = [Author::Person, Author::Session("A"), Author::Session("B")];
+pub const AUTHORS: [Author; 4] =
+    [Author::Person, Author::Session("A"), Author::Session("B"), Author::Shared];
+/// Where files live: those in which every author has a slot, then those of each author.
+pub const DIRECTORIES: [&str; 5] = ["shared", "person", "a", "b", "both"];
+/// The sessions that a shared change may be of.
+const SESSIONS: [&str; 2] = ["A", "B"];
 /// Files in which every author has a slot.
 const SHARED: usize = 4;
 /// Files of one author alone, for each author.
 const OWN: usize = 3;
 /// Slots of a file, one for each author.
 const SLOTS: usize = AUTHORS.len();
+/// The file that is not text, and so cannot be merged by lines.
+const BINARY: usize = SHARED - 1;
 
 /// A file as the model sees it.
 #[derive(Clone, PartialEq, Eq)]
@@ -51,7 +61,7 @@ pub type Standing = Option<State>;
 impl State {
     /// The file's text: each slot is one line with enough fixed lines around it to merge apart.
     pub fn text(&self, file: usize) -> String {
-        let mut text = String::new();
+        let mut text = if file == BINARY { "\0\n".to_owned() } else { String::new() };
         for (slot, value) in self.slots.iter().enumerate() {
             for line in 0..5 {
                 text.push_str(&format!("file {file} part {slot} line {line}\n"));
@@ -71,6 +81,8 @@ struct Change {
     /// `None`: a rewind's own write.
     author: Option<Author>,
     turn: Option<u64>,
+    /// Which look found it.
+    look: usize,
     live: bool,
 }
 
@@ -95,13 +107,29 @@ pub struct Turn {
     pub end: Option<Moment>,
 }
 
+/// What a rewind makes of the workspace.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// What will stand.
+    pub states: Vec<Standing>,
+    /// Which changes will be live.
+    pub live: Vec<bool>,
+    /// The paths that stay because several could have changed them.
+    pub shared: BTreeSet<String>,
+}
+
 /// What a rewind will come to.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// This is what will stand, and which changes will be live.
-    Done(Vec<Standing>, Vec<bool>),
-    /// It stops, with nothing changed.
-    Conflict,
+    /// It is done.
+    Done(Planned),
+    /// It stops, with nothing changed, unless it is said what to do.
+    Conflict {
+        /// If what is in conflict shall stay; `None` where the model does not say.
+        keep_mine: Option<Planned>,
+        /// If what is in conflict shall go; `None` where the model does not say.
+        replace: Option<Planned>,
+    },
     /// The rules do not decide it.
     Open,
 }
@@ -113,20 +141,24 @@ pub struct Model {
     known: Vec<Standing>,
     history: Vec<Change>,
     turns: Vec<Turn>,
-    open: Option<(u64, &'static str)>,
+    open: Vec<(u64, &'static str)>,
+    /// Files that an action announced: whose it is.
+    announced: BTreeMap<usize, &'static str>,
+    /// What was before each look.
+    looks: Vec<Moment>,
     redo: Vec<Moment>,
     fresh: u32,
     renames: bool,
 }
 
 impl Model {
-    /// A workspace with the shared files and one own file of each author, all just adopted.
-    ///
     /// Whether a file may be moved.
     pub fn may_move(&self, file: usize) -> bool {
         self.renames || file >= SHARED
     }
 
+    /// A workspace with the shared files and one own file of each author, all just adopted.
+    ///
     /// `renames` says whether shared files are moved, so that kept work must follow them.
     pub fn new(renames: bool) -> Self {
         let mut files: Vec<Standing> = Vec::new();
@@ -135,8 +167,18 @@ impl Model {
             let path = format!("{}/{file}.txt", directory(file));
             files.push(exists.then_some(State { path, mode: 0o644, slots: [0; SLOTS] }));
         }
-        let (known, history, turns, redo) = (files.clone(), Vec::new(), Vec::new(), Vec::new());
-        Self { files, known, history, turns, open: None, redo, fresh: 0, renames }
+        Self {
+            known: files.clone(),
+            files,
+            history: Vec::new(),
+            turns: Vec::new(),
+            open: Vec::new(),
+            announced: BTreeMap::new(),
+            looks: Vec::new(),
+            redo: Vec::new(),
+            fresh: 0,
+            renames,
+        }
     }
 
     /// What stands in the workspace: path to file number and state.
@@ -159,17 +201,24 @@ impl Model {
         &self.turns
     }
 
-    /// The author who may work now: the open turn's session, else the person.
+    /// The author who may work now: the open turn's session, nobody alone where there are two, and
+    /// the person where there is none.
     pub fn author(&self) -> Author {
-        self.open.map_or(Author::Person, |(_, session)| Author::Session(session))
+        match self.open[..] {
+            [] => Author::Person,
+            [(_, session)] => Author::Session(session),
+            _ => Author::Shared,
+        }
     }
 
     /// Changes something that belongs to the present author; says which file.
     pub fn edit(&mut self, dice: &mut Dice) -> usize {
-        let me = AUTHORS.iter().position(|author| *author == self.author());
-        let me = me.expect("BUG: an author who is not in the list");
+        let me = number_of(self.author());
         loop {
             let file = dice.below(self.files.len());
+            if self.announced.contains_key(&file) {
+                continue;
+            }
             if let Some(after) = self.proposal(me, file, dice) {
                 self.files[file] = after;
                 return file;
@@ -206,20 +255,52 @@ impl Model {
         }
     }
 
+    /// Announces a write of one session to a file that nobody has touched since the last look; says
+    /// which file, and where it is.
+    pub fn announce(&self, dice: &mut Dice, session: &'static str) -> Option<(usize, String)> {
+        let own = SHARED + number_of(Author::Session(session)) * OWN;
+        let fits = |file: &usize| {
+            let mine = *file < SHARED || (own..own + OWN).contains(file);
+            mine && self.files[*file].is_some() && self.files[*file] == self.known[*file]
+        };
+        let files: Vec<_> = (0..self.files.len()).filter(fits).collect();
+        let file = *dice.pick_any(&files)?;
+        self.files[file].as_ref().map(|state| (file, state.path.clone()))
+    }
+
+    /// Does what was announced: the session's own slot changes.
+    pub fn edit_announced(&mut self, file: usize, session: &'static str) {
+        self.fresh += 1;
+        let state = self.files[file].as_mut().expect("BUG: it was there when it was announced");
+        state.slots[number_of(Author::Session(session))] = self.fresh;
+        self.announced.insert(file, session);
+    }
+
     fn new_path(&self, file: usize) -> String {
         format!("{}/{file}-{}.txt", directory(file), self.fresh)
     }
 
     /// Records what changed since the last look.
     pub fn look(&mut self) {
-        let (author, turn) = (Some(self.author()), self.open.map(|(number, _)| number));
+        self.looks.push(self.now());
         for file in 0..self.files.len() {
             let (before, after) = (self.known[file].clone(), self.files[file].clone());
+            let author = self.announced.get(&file).copied().map(Author::Session);
+            let author = author.unwrap_or(self.author());
             if before != after {
-                self.history.push(Change { file, before, after, author, turn, live: true });
+                self.add(file, before, after, Some(author));
             }
         }
+        self.announced.clear();
         self.known = self.files.clone();
+    }
+
+    fn add(&mut self, file: usize, before: Standing, after: Standing, author: Option<Author>) {
+        let session =
+            |(_, session): &&(u64, &'static str)| author == Some(Author::Session(session));
+        let turn = self.open.iter().find(session).map(|(number, _)| *number);
+        let look = self.looks.len();
+        self.history.push(Change { file, before, after, author, turn, look, live: true });
     }
 
     fn now(&self) -> Moment {
@@ -229,18 +310,20 @@ impl Model {
 
     /// Opens a turn, after a look.
     pub fn turn_start(&mut self, number: u64, session: &'static str) {
-        assert!(self.open.is_none(), "BUG: two turns at once are not in this model");
+        let open = self.open.iter().any(|(_, other)| *other == session);
+        assert!(!open, "BUG: a session with two turns at once is not in this model");
         self.look();
         self.turns.push(Turn { number, session, start: self.now(), end: None });
-        self.open = Some((number, session));
+        self.open.push((number, session));
     }
 
-    /// Ends the open turn, after a look.
-    pub fn turn_end(&mut self) {
+    /// Ends a session's open turn, after a look.
+    pub fn turn_end(&mut self, session: &'static str) {
         self.look();
-        self.open = None;
+        self.open.retain(|(_, other)| *other != session);
         let end = Some(self.now());
-        self.turns.last_mut().expect("BUG: no turn to end").end = end;
+        let turn = self.turns.iter_mut().rev().find(|turn| turn.session == session);
+        turn.expect("BUG: no turn to end").end = end;
     }
 
     /// The moment after the first turn's opening look.
@@ -257,25 +340,55 @@ impl Model {
         path(&since.states[file]) == here && all.all(|state| path(state) == here)
     }
 
-    /// Rewind to a moment, taking back what these sessions did; `None` takes back everything.
-    pub fn rewind(&self, to: &Moment, sessions: Option<&[&str]>, only: Option<usize>) -> Outcome {
-        let keep = |change: &Change| match (change.author, sessions) {
+    /// Rewind to a moment, taking back what these sessions did, and with `true` also what may be
+    /// theirs; `None` takes back everything.
+    pub fn rewind(
+        &self,
+        to: &Moment,
+        taken: Option<(&[&str], bool)>,
+        only: Option<usize>,
+    ) -> Outcome {
+        let keep = |change: &Change| match (change.author, taken) {
             (_, None) | (None, _) => false,
             (Some(Author::Person), _) => true,
-            (Some(Author::Session(key)), Some(taken)) => !taken.contains(&key),
+            (Some(Author::Session(key)), Some((sessions, _))) => !sessions.contains(&key),
+            // Whoever of them it was, it goes.
+            (Some(Author::Shared), Some((sessions, also_shared))) => {
+                !also_shared && !SESSIONS.iter().all(|key| sessions.contains(key))
+            }
         };
-        self.plan(to, only, keep, |change, was| keep(change) && was != change.live)
+        let listed = |change: &Change| change.author == Some(Author::Shared) && keep(change);
+        self.plan(to, only, keep, |change, was| keep(change) && was != change.live, listed)
+    }
+
+    /// Whether taking back all agents' work since a moment would take work of a session that is not
+    /// done, beside that of another.
+    pub fn would_hit_another(&self, since: &Moment) -> bool {
+        let later = self.history[since.changes..].iter().filter(|change| change.live);
+        let hit: BTreeSet<_> = later.filter_map(|change| session_of(change.author)).collect();
+        hit.len() > 1 && self.open.iter().any(|(_, session)| hit.contains(session))
     }
 
     /// Take back one turn and keep everything else.
     pub fn undo(&self, turn: &Turn) -> Outcome {
-        let keep = |change: &Change| change.author.is_some() && change.turn != Some(turn.number);
-        self.plan(&turn.start, None, keep, |change, was| keep(change) && was != change.live)
+        self.without(&turn.start, |change| change.turn == Some(turn.number))
     }
 
-    /// The newest turn that still has live changes.
-    pub fn newest_live_turn(&self) -> Option<&Turn> {
-        self.turns.iter().rev().find(|turn| self.has_live_changes(turn))
+    /// Take back the newest turn with live changes, or else the newest look that found some which
+    /// nobody alone may have made; `None` where there is neither.
+    pub fn undo_newest(&self) -> Option<Outcome> {
+        if let Some(turn) = self.turns.iter().rev().find(|turn| self.has_live_changes(turn)) {
+            return Some(self.undo(turn));
+        }
+        let shared = |change: &&Change| change.live && change.author == Some(Author::Shared);
+        let look = self.history.iter().rev().find(shared)?.look;
+        let gone = |change: &Change| change.look == look && change.author == Some(Author::Shared);
+        Some(self.without(&self.looks[look - 1], gone))
+    }
+
+    fn without(&self, before: &Moment, gone: impl Fn(&Change) -> bool) -> Outcome {
+        let keep = |change: &Change| change.author.is_some() && !gone(change);
+        self.plan(before, None, keep, |change, was| keep(change) && was != change.live, |_| false)
     }
 
     /// Whether anything that this turn did is still in effect.
@@ -287,26 +400,26 @@ impl Model {
     pub fn redo(&self) -> Option<Outcome> {
         let before = self.redo.last()?;
         let keep = |change: &Change| change.author.is_some();
-        Some(self.plan(before, None, keep, |change, was| keep(change) && change.live && !was))
+        let open = |change: &Change, was: bool| keep(change) && change.live && !was;
+        Some(self.plan(before, None, keep, open, |_| false))
     }
 
     /// Makes a rewind's result the present, and remembers how to take it back.
-    pub fn rewound(&mut self, states: Vec<Standing>, live: Vec<bool>, redone: bool) {
+    pub fn rewound(&mut self, planned: Planned, redone: bool) {
         let before = self.now();
         if redone {
             self.redo.pop();
         } else {
             self.redo.push(before);
         }
-        for (change, live) in self.history.iter_mut().zip(live) {
+        for (change, live) in self.history.iter_mut().zip(planned.live) {
             change.live = live;
         }
-        self.files = states;
+        self.files = planned.states;
         for file in 0..self.files.len() {
             let (before, after) = (self.known[file].clone(), self.files[file].clone());
             if before != after {
-                let (author, turn) = (None, None);
-                self.history.push(Change { file, before, after, author, turn, live: true });
+                self.add(file, before, after, None);
             }
         }
         self.known = self.files.clone();
@@ -315,33 +428,75 @@ impl Model {
     /// The one operation: the state at a moment, plus the later changes that are kept.
     ///
     /// A change of before that moment that was live then and is not now, or the reverse, is neither
-    /// of then nor a later one; `open` says for which of them the rules do not decide.
+    /// of then nor a later one; `open` says for which of them the rules do not decide. `listed` says
+    /// which kept changes are named, since nobody knows whose they are.
     fn plan(
         &self,
         to: &Moment,
         only: Option<usize>,
         keep: impl Fn(&Change) -> bool,
         open: impl Fn(&Change, bool) -> bool,
+        listed: impl Fn(&Change) -> bool,
     ) -> Outcome {
         let selected = |file: usize| only.is_none_or(|only| only == file);
         let mut live: Vec<_> = self.history.iter().map(|change| change.live).collect();
+        let mut shared = BTreeMap::new();
         for (index, change) in self.history.iter().enumerate().filter(|(_, c)| selected(c.file)) {
             let was = to.live.get(index).copied();
             if was.is_some_and(|was| open(change, was)) {
                 return Outcome::Open;
             }
+            if was.is_none() && change.live && listed(change) {
+                let paths: &mut BTreeSet<_> = shared.entry(change.file).or_default();
+                paths.extend(
+                    [&change.before, &change.after].into_iter().flatten().map(|s| s.path.clone()),
+                );
+            }
             live[index] = was.unwrap_or(change.live && keep(change));
         }
-        let (mut states, mut conflict) = (self.known.clone(), false);
+        let (mut states, mut conflicts) = (self.known.clone(), Vec::new());
         for file in (0..states.len()).filter(|file| selected(*file)) {
             let kept = |change: &Change| change.live && keep(change);
             match self.replay(file, to, kept) {
                 Merged::Into(state) => states[file] = state,
-                Merged::Conflict => conflict = true,
+                Merged::Conflict => conflicts.push(file),
                 Merged::Open => return Outcome::Open,
             }
         }
-        if conflict { Outcome::Conflict } else { Outcome::Done(states, live) }
+        let plan = Draft { states, live, shared };
+        if conflicts.is_empty() {
+            return Outcome::Done(plan.planned());
+        }
+        let chosen = |replace| self.decide(plan.clone(), to, &conflicts, replace);
+        Outcome::Conflict { keep_mine: chosen(false), replace: chosen(true) }
+    }
+
+    /// What comes of a plan in which these files are in conflict: they stay as they are, or they
+    /// become what they were at the moment. `None` where one of them was not always in one place.
+    fn decide(
+        &self,
+        mut plan: Draft,
+        to: &Moment,
+        conflicts: &[usize],
+        replace: bool,
+    ) -> Option<Planned> {
+        for file in conflicts {
+            if !self.stayed(*file, to) {
+                return None;
+            }
+            let state = if replace { &to.states[*file] } else { &self.known[*file] };
+            plan.states[*file] = state.clone();
+            let changes =
+                self.history.iter().enumerate().filter(|(_, change)| change.file == *file);
+            for (index, change) in changes {
+                let then = to.live.get(index).copied().unwrap_or(false);
+                plan.live[index] = if replace { then } else { change.live };
+            }
+            if replace {
+                plan.shared.remove(file);
+            }
+        }
+        Some(plan.planned())
     }
 
     fn replay(&self, file: usize, to: &Moment, keep: impl Fn(&Change) -> bool) -> Merged {
@@ -351,7 +506,7 @@ impl Model {
         for group in later.chunk_by(|a, b| keep(a) == keep(b)).filter(|group| keep(group[0])) {
             let (first, last) = (group[0], group[group.len() - 1]);
             let made_anew = group.iter().any(|change| change.after.is_none());
-            match merge(&state, &first.before, &last.after) {
+            match merge(file, [&state, &first.before, &last.after]) {
                 Merged::Into(merged) => state = merged,
                 // Deleted and made again under another name it is another file.
                 Merged::Conflict if made_anew && moved(&first.before, &last.after) => {
@@ -364,11 +519,40 @@ impl Model {
     }
 }
 
+/// A plan that may still have conflicts.
+#[derive(Clone)]
+struct Draft {
+    states: Vec<Standing>,
+    live: Vec<bool>,
+    /// The paths that stay because several could have changed them, by file.
+    shared: BTreeMap<usize, BTreeSet<String>>,
+}
+
+impl Draft {
+    fn planned(self) -> Planned {
+        let shared = self.shared.into_values().flatten().collect();
+        Planned { states: self.states, live: self.live, shared }
+    }
+}
+
+/// The author's place in the list.
+fn number_of(author: Author) -> usize {
+    let place = AUTHORS.iter().position(|other| *other == author);
+    place.expect("BUG: an author who is not in the list")
+}
+
+fn session_of(author: Option<Author>) -> Option<&'static str> {
+    match author {
+        Some(Author::Session(session)) => Some(session),
+        _ => None,
+    }
+}
+
 /// Where files of this number live.
 fn directory(file: usize) -> &'static str {
     match file.checked_sub(SHARED) {
-        None => "shared",
-        Some(own) => ["person", "a", "b"][own / OWN],
+        None => DIRECTORIES[0],
+        Some(own) => DIRECTORIES[1 + own / OWN],
     }
 }
 
@@ -380,7 +564,7 @@ enum Merged {
 }
 
 /// Three-way, part by part.
-fn merge(ours: &Standing, base: &Standing, theirs: &Standing) -> Merged {
+fn merge(file: usize, [ours, base, theirs]: [&Standing; 3]) -> Merged {
     if base == theirs || ours == theirs {
         return Merged::Into(ours.clone());
     }
@@ -394,6 +578,9 @@ fn merge(ours: &Standing, base: &Standing, theirs: &Standing) -> Merged {
         return Merged::Open;
     };
     let mode = three(&ours.mode, &base.mode, &theirs.mode);
+    if file == BINARY && three(&ours.slots, &base.slots, &theirs.slots).is_none() {
+        return Merged::Conflict;
+    }
     let mut slots = ours.slots;
     for (slot, value) in slots.iter_mut().enumerate() {
         match three(&ours.slots[slot], &base.slots[slot], &theirs.slots[slot]) {
@@ -436,30 +623,35 @@ fn three<T: Clone + PartialEq>(ours: &T, base: &T, theirs: &T) -> Option<T> {
 mod tests {
     use super::*;
 
-    /// Puts a value into the present author's slot of the first file.
-    fn put(model: &mut Model, value: u32) {
-        let me = AUTHORS.iter().position(|author| *author == model.author()).unwrap();
-        model.files[0].as_mut().unwrap().slots[me] = value;
+    /// Puts a value into the present author's slot of a file.
+    fn put(model: &mut Model, file: usize, value: u32) {
+        let me = number_of(model.author());
+        model.files[file].as_mut().unwrap().slots[me] = value;
     }
 
     fn turn(model: &mut Model, number: u64, session: &'static str, value: u32) {
         model.turn_start(number, session);
-        put(model, value);
-        model.turn_end();
+        put(model, 0, value);
+        model.turn_end(session);
+    }
+
+    #[track_caller]
+    fn done(outcome: Outcome) -> Planned {
+        match outcome {
+            Outcome::Done(planned) => planned,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[track_caller]
     fn check(outcome: Outcome, expected: [u32; SLOTS]) {
-        match outcome {
-            Outcome::Done(states, _) => assert_eq!(states[0].as_ref().unwrap().slots, expected),
-            other => panic!("{other:?}"),
-        }
+        assert_eq!(done(outcome).states[0].as_ref().unwrap().slots, expected);
     }
 
     fn three_authors() -> Model {
         let mut model = Model::new(true);
         turn(&mut model, 1, "A", 1);
-        put(&mut model, 10);
+        put(&mut model, 0, 10);
         turn(&mut model, 2, "B", 2);
         turn(&mut model, 3, "A", 3);
         model
@@ -469,38 +661,118 @@ mod tests {
     fn a_rewind_takes_back_its_sessions_and_keeps_the_others() {
         let model = three_authors();
         let start = model.start().unwrap();
-        check(model.rewind(&start, Some(&["A"]), None), [10, 0, 2]);
-        check(model.rewind(&start, Some(&["A", "B"]), None), [10, 0, 0]);
-        check(model.rewind(&start, None, None), [0, 0, 0]);
+        check(model.rewind(&start, Some((&["A"], false)), None), [10, 0, 2, 0]);
+        check(model.rewind(&start, Some((&["A", "B"], false)), None), [10, 0, 0, 0]);
+        check(model.rewind(&start, None, None), [0, 0, 0, 0]);
         let first = model.turns()[0].end.clone().unwrap();
-        check(model.rewind(&first, Some(&["A"]), None), [10, 1, 2]);
+        check(model.rewind(&first, Some((&["A"], false)), None), [10, 1, 2, 0]);
     }
 
     #[test]
     fn undo_of_a_middle_turn_keeps_what_came_later() {
         let model = three_authors();
-        check(model.undo(&model.turns()[1]), [10, 3, 0]);
-        assert!(matches!(model.undo(&model.turns()[0]), Outcome::Conflict), "3 stands on 1");
+        check(model.undo(&model.turns()[1]), [10, 3, 0, 0]);
+        let stacked = model.undo(&model.turns()[0]);
+        assert!(matches!(stacked, Outcome::Conflict { .. }), "3 stands on 1");
+    }
+
+    #[test]
+    fn in_a_conflict_the_kept_work_stays_or_goes() {
+        let model = three_authors();
+        let Outcome::Conflict { keep_mine, replace } = model.undo(&model.turns()[0]) else {
+            panic!("3 stands on 1");
+        };
+        let (kept, replaced) = (keep_mine.unwrap(), replace.unwrap());
+        assert_eq!((&kept.states, kept.live), (&model.known, vec![true; 4]));
+        assert_eq!(replaced.states[0].as_ref().unwrap().slots, [0; SLOTS]);
+        assert_eq!(replaced.live, [false; 4]);
     }
 
     #[test]
     fn redo_brings_back_and_merges_what_was_done_since() {
         let mut model = three_authors();
-        let Outcome::Done(states, live) = model.rewind(&model.start().unwrap(), None, None) else {
-            panic!("an exact rewind is always decided");
-        };
-        model.rewound(states, live, false);
-        assert_eq!(model.newest_live_turn().map(|turn| turn.number), None);
+        let planned = done(model.rewind(&model.start().unwrap(), None, None));
+        model.rewound(planned, false);
+        assert!(model.undo_newest().is_none());
         turn(&mut model, 4, "B", 4);
-        assert!(matches!(model.redo().unwrap(), Outcome::Conflict), "B wrote over what B had");
+        let over = model.redo().unwrap();
+        assert!(matches!(over, Outcome::Conflict { .. }), "B wrote over what B had");
         let mut model = three_authors();
-        let Outcome::Done(states, live) = model.undo(&model.turns()[1].clone()) else {
-            panic!("decided")
-        };
-        model.rewound(states, live, false);
-        put(&mut model, 11);
+        let planned = done(model.undo(&model.turns()[1].clone()));
+        model.rewound(planned, false);
+        put(&mut model, 0, 11);
         model.look();
-        check(model.redo().unwrap(), [11, 3, 2]);
+        check(model.redo().unwrap(), [11, 3, 2, 0]);
+    }
+
+    /// Turns 1 of A and 2 of B overlap; 5 was put while both were open.
+    fn two_at_once() -> Model {
+        let mut model = Model::new(true);
+        model.turn_start(1, "A");
+        put(&mut model, 0, 1);
+        model.turn_start(2, "B");
+        put(&mut model, 0, 5);
+        model.turn_end("A");
+        put(&mut model, 0, 2);
+        model.turn_end("B");
+        model
+    }
+
+    #[test]
+    fn what_two_may_have_done_stays_until_both_go_or_it_is_asked_for() {
+        let mut model = two_at_once();
+        let start = model.start().unwrap();
+        check(model.rewind(&start, Some((&["A"], false)), None), [0, 0, 2, 5]);
+        check(model.rewind(&start, Some((&["A"], true)), None), [0, 0, 2, 0]);
+        let of_a = done(model.rewind(&start, Some((&["A"], false)), None));
+        assert_eq!(of_a.shared, BTreeSet::from(["shared/0.txt".to_owned()]));
+        let of_both = done(model.rewind(&start, Some((&["A", "B"], false)), None));
+        assert_eq!(of_both.shared, BTreeSet::new());
+        assert_eq!(of_both.states[0].as_ref().unwrap().slots, [0; SLOTS]);
+        for expected in [[0, 1, 0, 5], [0, 0, 0, 5]] {
+            let planned = done(model.undo_newest().unwrap());
+            assert_eq!(planned.states[0].as_ref().unwrap().slots, expected);
+            model.rewound(planned, false);
+        }
+    }
+
+    #[test]
+    fn undo_comes_to_shared_work_when_no_turn_has_any_left() {
+        let mut model = Model::new(true);
+        model.turn_start(1, "A");
+        model.turn_start(2, "B");
+        put(&mut model, 0, 5);
+        model.look();
+        put(&mut model, 0, 6);
+        model.turn_end("A");
+        model.turn_end("B");
+        let planned = done(model.undo_newest().unwrap());
+        assert_eq!(planned.states[0].as_ref().unwrap().slots, [0, 0, 0, 5]);
+        model.rewound(planned, false);
+        check(model.undo_newest().unwrap(), [0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn an_announced_write_is_its_sessions_though_two_are_at_work() {
+        let mut model = Model::new(true);
+        model.turn_start(1, "A");
+        model.turn_start(2, "B");
+        model.edit_announced(0, "B");
+        model.turn_end("A");
+        assert!(model.has_live_changes(&model.turns()[1]));
+        assert!(!model.has_live_changes(&model.turns()[0]));
+    }
+
+    #[test]
+    fn what_is_not_text_is_not_merged() {
+        let mut model = Model::new(true);
+        for (number, session, value) in [(1, "A", 1), (2, "B", 2)] {
+            model.turn_start(number, session);
+            put(&mut model, BINARY, value);
+            model.turn_end(session);
+        }
+        let outcome = model.rewind(&model.start().unwrap(), Some((&["A"], false)), None);
+        assert!(matches!(outcome, Outcome::Conflict { .. }));
     }
 
     #[test]
@@ -512,20 +784,18 @@ mod tests {
                 for _ in 0..dice.below(3) {
                     model.edit(&mut dice);
                 }
-                model.turn_start(number, if dice.chance(50) { "A" } else { "B" });
+                let session = if dice.chance(50) { "A" } else { "B" };
+                model.turn_start(number, session);
                 for _ in 0..3 {
                     model.edit(&mut dice);
                 }
-                model.turn_end();
+                model.turn_end(session);
             }
             let end = model.now();
-            let Outcome::Done(states, live) = model.rewind(&model.start().unwrap(), None, None)
-            else {
-                panic!("an exact rewind is always decided")
-            };
-            model.rewound(states, live, false);
-            let Some(Outcome::Done(states, _)) = model.redo() else { panic!("nothing came since") };
-            assert_eq!(states, end.states, "seed {seed}");
+            let planned = done(model.rewind(&model.start().unwrap(), None, None));
+            model.rewound(planned, false);
+            let again = done(model.redo().unwrap());
+            assert_eq!(again.states, end.states, "seed {seed}");
         }
     }
 }

@@ -11,6 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::git;
+
 /// What stands at one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
@@ -46,6 +48,8 @@ pub struct Tree {
     pub nodes: BTreeMap<Vec<u8>, Node>,
     /// Sets of names of one file.
     pub links: BTreeSet<BTreeSet<Vec<u8>>>,
+    /// What git says of the repositories, by their tops.
+    pub repositories: BTreeMap<Vec<u8>, String>,
 }
 
 /// What to describe.
@@ -55,6 +59,8 @@ pub struct Options {
     pub skip: Vec<Vec<u8>>,
     /// Whether the times of directories and symbolic links count.
     pub all_times: bool,
+    /// Whether what is in a `.git` is told by git, and not by its files.
+    pub repositories: bool,
 }
 
 /// Describes everything below a directory.
@@ -79,7 +85,9 @@ fn walk(top: &Path, at: &mut Vec<u8>, options: &Options, tree: &mut Tree, inodes
             at.push(b'/');
         }
         at.extend_from_slice(&name);
-        if !options.skip.contains(at) {
+        if options.repositories && name == b".git" {
+            tree.repositories.insert(at[..length].to_vec(), git::facts(&real(top, &at[..length])));
+        } else if !options.skip.contains(at) {
             visit(top, at, options, tree, inodes);
         }
         at.truncate(length);
@@ -180,6 +188,16 @@ pub fn differences(want: &Tree, got: &Tree) -> Vec<String> {
             format!("{}: want {}, got {}", path.escape_ascii(), show(want), show(got))
         })
         .collect();
+    let tops: BTreeSet<_> = want.repositories.keys().chain(got.repositories.keys()).collect();
+    for top in tops {
+        let (want, got) = (want.repositories.get(top), got.repositories.get(top));
+        if want != got {
+            lines.push(format!(
+                "repository {}:\n    want {want:?}\n    got  {got:?}",
+                top.escape_ascii()
+            ));
+        }
+    }
     if want.links != got.links {
         let show = |tree: &Tree| tree.links.iter().map(show_links).collect::<Vec<_>>().join(" ");
         lines.push(format!("hard links: want {}, got {}", show(want), show(got)));
@@ -223,9 +241,11 @@ impl Tree {
 
     fn filter(&self, keep: impl Fn(&[u8]) -> bool) -> Tree {
         let nodes = self.nodes.iter().filter(|(path, _)| keep(path));
+        let repositories = self.repositories.iter().filter(|(path, _)| keep(path));
         Tree {
             nodes: nodes.map(|(path, node)| (path.clone(), node.clone())).collect(),
             links: BTreeSet::new(),
+            repositories: repositories.map(|(top, facts)| (top.clone(), facts.clone())).collect(),
         }
     }
 }

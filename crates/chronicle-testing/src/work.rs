@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use rustix::fs::{CWD, FileType, Mode, OFlags, XattrFlags};
 
 use crate::dice::Dice;
-use crate::tree;
+use crate::{git, tree};
 
 /// Which operations may happen.
 #[derive(Debug, Clone, Copy)]
@@ -28,14 +28,19 @@ pub struct Menu {
     pub large: bool,
     /// A `.chronicleignore` that nobody accepted, which must change nothing.
     pub filters: bool,
+    /// Repositories, worked on with git itself.
+    pub git: bool,
 }
 
 impl Menu {
     /// Everything but the large file.
     pub const ALL: Self =
-        Self { moves: true, links: true, specials: true, large: false, filters: true };
+        Self { moves: true, links: true, specials: true, large: false, filters: true, git: false };
     /// What leaves every path on its own: no renames, no hard links.
     pub const APART: Self = Self { moves: false, links: false, ..Self::ALL };
+    /// Repositories among the rest. Git trips over fifos, and a file with several names in and
+    /// outside of a repository is not one that it writes.
+    pub const GIT: Self = Self { git: true, specials: false, links: false, ..Self::ALL };
 }
 
 /// Does random work below a directory.
@@ -87,6 +92,9 @@ impl Random {
 
     /// One operation, told in words.
     pub fn step(&mut self) -> String {
+        if self.menu.git && self.dice.chance(40) {
+            return self.git_step().unwrap_or_else(|error| format!("refused: {error}"));
+        }
         let total: usize = OPERATIONS.iter().map(|(weight, _)| weight).sum();
         let mut left = self.dice.below(total);
         for (weight, operation) in OPERATIONS {
@@ -372,6 +380,21 @@ impl Random {
         Ok(format!("write {} (64 MiB)", path.escape_ascii()))
     }
 
+    /// Works on a repository, or makes the first ones.
+    fn git_step(&mut self) -> io::Result<String> {
+        let mut tops = self.paths(fs::Metadata::is_dir);
+        tops.push(Vec::new());
+        tops.retain(|path| git::is_repository(&self.real(path)));
+        if tops.len() < 2 && self.dice.chance(if tops.is_empty() { 100 } else { 10 }) {
+            let top = self.somewhere();
+            git::init(&self.real(&top))?;
+            return Ok(format!("git init {:?}", top.escape_ascii().to_string()));
+        }
+        let top = self.dice.pick_any(&tops).cloned().ok_or_else(nothing)?;
+        let told = git::step(&self.real(&top), &mut self.dice)?;
+        Ok(format!("in {:?}: git {told}", top.escape_ascii().to_string()))
+    }
+
     fn allowed(&self, allowed: bool) -> io::Result<()> {
         if allowed { Ok(()) } else { Err(io::Error::other("not on the menu")) }
     }
@@ -399,7 +422,9 @@ fn collect(
     want: &impl Fn(&fs::Metadata) -> bool,
     found: &mut Vec<Vec<u8>>,
 ) {
-    for name in tree::names(&tree::real(top, at)) {
+    // What is in a repository's metadata is git's to change.
+    let names = tree::names(&tree::real(top, at)).into_iter().filter(|name| name != b".git");
+    for name in names {
         let length = at.len();
         if length > 0 {
             at.push(b'/');

@@ -69,8 +69,15 @@ pub fn facts(directory: &Path) -> String {
 /// What is broken in a repository.
 pub fn trouble(directory: &Path) -> Option<String> {
     let output = run(directory, &["fsck", "--no-dangling"]).expect("git was there before");
-    succeeded(output).err().map(|error| error.to_string())
+    let said = succeeded(output).err()?.to_string();
+    // Git knows the empty tree without having it, and misses it all the same.
+    let empty = |line: &&str| line.starts_with("notice: ") || line.ends_with(EMPTY_TREE);
+    let real: Vec<_> = said.lines().filter(|line| !empty(line)).collect();
+    (!real.is_empty()).then(|| real.join(", "))
 }
+
+/// The name of the tree with nothing in it.
+const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
 fn run(directory: &Path, words: &[&str]) -> io::Result<Output> {
     let mut command = Command::new("git");

@@ -500,22 +500,33 @@ impl Model {
     }
 
     fn replay(&self, file: usize, to: &Moment, keep: impl Fn(&Change) -> bool) -> Merged {
-        let mut state = to.states[file].clone();
+        let (mut state, mut conflict) = (to.states[file].clone(), false);
         let later: Vec<_> =
             self.history[to.changes..].iter().filter(|change| change.file == file).collect();
+        // A rewind does not say that it moved something, so that later work may not follow.
+        let moved_by_rewind = later
+            .iter()
+            .any(|change| change.author.is_none() && moved(&change.before, &change.after));
         for group in later.chunk_by(|a, b| keep(a) == keep(b)).filter(|group| keep(group[0])) {
             let (first, last) = (group[0], group[group.len() - 1]);
+            if moved_by_rewind && moved(&state, &first.before) {
+                return Merged::Open;
+            }
             let made_anew = group.iter().any(|change| change.after.is_none());
             match merge(file, [&state, &first.before, &last.after]) {
+                // What is deleted in the end is no conflict any more.
+                _ if conflict && last.after.is_none() => (state, conflict) = (None, false),
+                _ if conflict => {}
                 Merged::Into(merged) => state = merged,
                 // Deleted and made again under another name it is another file.
                 Merged::Conflict if made_anew && moved(&first.before, &last.after) => {
                     return Merged::Open;
                 }
-                other => return other,
+                Merged::Conflict => conflict = true,
+                Merged::Open => return Merged::Open,
             }
         }
-        Merged::Into(state)
+        if conflict { Merged::Conflict } else { Merged::Into(state) }
     }
 }
 
@@ -600,6 +611,8 @@ fn merge_with_nothing(ours: &Standing, base: &Standing, theirs: &Standing) -> Me
         // Whether a move of nothing is a conflict is left open.
         (None, _, _) if moved(base, theirs) => Merged::Open,
         (None, _, Some(_)) => Merged::Conflict,
+        // A deletion wins, wherever the file is.
+        (_, _, None) if !moved(ours, base) => Merged::Into(None),
         _ => Merged::Open,
     }
 }

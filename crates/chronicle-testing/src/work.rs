@@ -217,7 +217,10 @@ impl Random {
     }
 
     /// The same size and the same time of modification: only the status change time tells.
+    ///
+    /// Git looks at whole seconds only, and would see it or not as they fall.
     fn edit_unseen(&mut self) -> io::Result<String> {
+        self.allowed(!self.menu.git)?;
         let path = self.file()?;
         let mut file = OpenOptions::new().write(true).open(self.real(&path))?;
         let before = file.metadata()?;

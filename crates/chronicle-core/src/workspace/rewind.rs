@@ -274,7 +274,11 @@ impl Workspace {
         let labels =
             self.rewind_labels(resolved, &gathered, &dead, selected.as_deref(), &effect)?;
         let authors = self.authors(&labels, &gathered)?;
-        gathered.shared.retain(|(path, _)| selected.as_ref().is_none_or(|all| within(path, all)));
+        let listed = |path: &WorkspacePath| {
+            let selected = selected.as_ref().is_none_or(|all| within(path, all));
+            selected && !effect.is_replaced(path)
+        };
+        gathered.shared.retain(|(path, _)| listed(path));
         Ok(Planned {
             id: PlanId::new(self.now()),
             resolved_words: resolved.moment.words.clone(),

@@ -62,7 +62,9 @@ impl Gathered {
             self.kept.push((at, change.path.clone()));
         }
         if !keep && !dead && !own {
-            if let Author::Session(session) = &change.author {
+            if let Author::Session(session) = &change.author
+                && change.is_visible()
+            {
                 self.hit.insert(session.clone());
             }
             self.dropped.push((at, change.path.clone()));

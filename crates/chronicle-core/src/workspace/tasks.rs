@@ -70,6 +70,11 @@ impl Workspace {
         let then = expand(&goal.then)?;
         let mut paths: BTreeSet<_> = then.keys().cloned().collect();
         paths.extend(expand(&goal.now)?.into_keys());
+        // Refs may have been packed since the value was recorded: the value is the same, but the
+        // files that hold it now must not outlive it.
+        let below = self.catalog.known_below(&goal.path)?.into_iter();
+        let significant = below.filter(|(_, known)| known.part == Part::Significant);
+        paths.extend(significant.map(|(path, _)| path));
         let plain = |entry: &Entry| match entry {
             Entry::Repository(repository) => Entry::Directory(repository.meta.clone()),
             other => other.clone(),

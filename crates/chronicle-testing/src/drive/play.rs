@@ -16,7 +16,8 @@ use crate::tree;
 
 /// Several authors, and every kind of taking back, against the model of the rules.
 pub fn rules(case: Case, renames: bool) -> Result {
-    let mut dice = Dice::new(case.seed);
+    // Another world than the one without renames, whose first steps would be the same.
+    let mut dice = Dice::new(case.seed ^ u64::from(renames) << 32);
     let mut play = Play { world: World::new(case), model: Model::new(renames) };
     for directory in DIRECTORIES {
         let path = play.world.top().join(directory);

@@ -128,3 +128,23 @@ fn stash_and_pop_make_no_strangers() {
     cli.call(["rewind", "start", "--git", "keep"]).ok();
     assert_eq!(cli.read("a.txt").as_deref(), Some("dirty\n"));
 }
+
+/// Packing refs changes no value, so nothing is recorded; the packed file then stood outside of what
+/// a rewind removes, and the branch that it held outlived its own undoing.
+#[test]
+fn a_branch_goes_back_though_its_ref_was_packed_meanwhile() {
+    let cli = world();
+    let before = state(&cli);
+    cli.turn("A", "branch", || {
+        git(&cli, "", &["checkout", "-qb", "side"]);
+        git(&cli, "", &["commit", "-qam", "by the agent"]);
+    });
+    let after = state(&cli);
+    cli.turn("A", "pack", || {
+        git(&cli, "", &["pack-refs", "--all"]);
+    });
+    cli.call(["rewind", "start"]).ok();
+    assert_eq!(state(&cli), before);
+    cli.call(["redo"]).ok();
+    assert_eq!(state(&cli), after);
+}

@@ -193,3 +193,20 @@ fn without_a_terminal_or_with_yes_nobody_is_asked() {
     assert_eq!(status, 0, "{screen}");
     assert!(!screen.contains("Go on?"), "{screen}");
 }
+
+/// A file that came and went between two looks leaves another time at its directory, and nothing of
+/// anybody's work.
+#[test]
+fn a_session_at_work_stops_a_rewind_only_if_it_has_work_to_lose() {
+    let cli = Cli::adopted(&[("a.txt", "a\n"), ("d/keep", "keep\n")]);
+    cli.turn("A", "edit", || cli.write("a.txt", "agent\n"));
+    cli.call(["turn", "start", "--session", "B", "--key", "open"]).ok();
+    cli.write("d/gone", "");
+    std::fs::remove_file(cli.root().join("d/gone")).expect("remove");
+    cli.call(["rewind", "start"]).ok();
+    assert_eq!(cli.read("a.txt").as_deref(), Some("a\n"));
+    cli.call(["redo"]).ok();
+    cli.write("d/work", "of B\n");
+    cli.call(["rewind", "start"]).exits(3);
+    assert_eq!(cli.read("a.txt").as_deref(), Some("agent\n"));
+}

@@ -49,10 +49,10 @@ pub fn step(directory: &Path, dice: &mut Dice) -> io::Result<String> {
 
 /// What git says of a repository: its state, HEAD, branches and stash.
 pub fn facts(directory: &Path) -> String {
-    let questions: [&[&str]; 6] = [
-        &["status", "--porcelain"],
+    let questions: [&[&str]; 5] = [
+        // The branch is what `git symbolic-ref HEAD` says, also where it has no commit yet.
+        &["status", "--porcelain", "--branch"],
         &["rev-parse", "HEAD"],
-        &["symbolic-ref", "HEAD"],
         &["stash", "list"],
         &["for-each-ref"],
         &["ls-files", "--stage"],
@@ -125,7 +125,7 @@ mod tests {
             told += &step(holder.path(), &mut dice).unwrap_or_default();
         }
         assert_eq!(trouble(holder.path()), None);
-        assert!(facts(holder.path()).contains("symbolic-ref"));
+        assert!(facts(holder.path()).contains("rev-parse: "));
         for word in ["commit", "-b", "-f", "HEAD~1", "push", "pop", "--detach", "gc"] {
             assert!(told.contains(word), "no {word:?} in {told}");
         }

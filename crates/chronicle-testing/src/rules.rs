@@ -241,7 +241,7 @@ impl Model {
             return own.then_some(Some(State { path, mode, slots: [value; SLOTS] }));
         };
         match dice.below(10) {
-            0 if owned(1) => Some(Some(State { mode, ..state })),
+            0 if owned(1) && mode != state.mode => Some(Some(State { mode, ..state })),
             1 if owned(0) && self.may_move(file) => {
                 Some(Some(State { path: self.new_path(file), ..state }))
             }

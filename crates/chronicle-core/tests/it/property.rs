@@ -16,7 +16,7 @@ use chronicle_testing::work::Menu;
 /// The test of this binary that does one operation for another process.
 const DYING: &str = "property::a_process_may_die_at_any_failpoint";
 /// In how many of a hundred operations a process is killed.
-const KILLS: usize = 6;
+const KILLS: usize = 4;
 
 /// Runs so many of a hundred cases, with the usual number of kills.
 #[track_caller]
@@ -70,7 +70,7 @@ fn repositories_go_back_with_everything_else() {
         skip("property::repositories_go_back_with_everything_else", "needs git");
         return;
     }
-    check(8, |case| drive::exact(case, Menu::GIT));
+    check(4, |case| drive::exact(case, Menu::GIT));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_process_may_die_at_any_failpoint() {
         return;
     }
     let before = drive::deaths().values().sum::<u64>();
-    check_killing(3, 50, |case| drive::exact(case, Menu::ALL));
-    check_killing(3, 50, |case| drive::rules(case, true));
+    check_killing(2, 50, |case| drive::exact(case, Menu::ALL));
+    check_killing(2, 50, |case| drive::rules(case, true));
     assert!(drive::deaths().values().sum::<u64>() > before, "no process died");
 }

@@ -106,13 +106,15 @@ impl Trial {
         self.world.expect(&last, "a plan changed something")?;
         let done = self.world.rewind_whole(&request)?;
         self.world.expect(&self.states[turn], "after the rewind")?;
+        self.world.expect_sound(&self.states[turn], "after the rewind")?;
         if self.dice.chance(20) {
             self.world.reopen()?;
         }
         if done.recorded {
             self.redo()?;
         }
-        self.world.expect(&last, "after the redo")
+        self.world.expect(&last, "after the redo")?;
+        self.world.expect_sound(&last, "after the redo")
     }
 
     /// Only one name at the top goes back; everything beside it stays.

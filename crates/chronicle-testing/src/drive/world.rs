@@ -285,12 +285,15 @@ impl World {
     }
 
     pub(super) fn expect(&self, want: &Tree, what: &str) -> Result {
-        self.expect_same(want, &self.describe(), what)?;
-        for repository in want.repositories.keys() {
-            let trouble = git::trouble(&tree::real(&self.top(), repository));
-            if let Some(trouble) = trouble {
+        self.expect_same(want, &self.describe(), what)
+    }
+
+    /// Git finds nothing missing or broken in these repositories.
+    pub(super) fn expect_sound(&self, tree: &Tree, what: &str) -> Result {
+        for repository in tree.repositories.keys() {
+            if let Some(trouble) = git::trouble(&tree::real(&self.top(), repository)) {
                 let path = repository.escape_ascii();
-                return self.fail(&format!("{what}: repository {path:?} is broken: {trouble}"));
+                return self.fail(&format!("{what}: repository \"{path}\" is broken: {trouble}"));
             }
         }
         Ok(())

@@ -71,22 +71,27 @@ impl Workspace {
         Ok(())
     }
 
-    /// Directories above what is looked at that nobody has seen yet: without them, nothing would
-    /// notice later that one of them became something else.
+    /// Directories above what is looked at that nobody has seen yet, or only as something else:
+    /// without them, nothing would notice later that one of them is gone with all that it held.
     fn add_unknown_ancestors(&self, survey: &mut Survey) -> Result<()> {
         let present: Vec<_> = survey.candidates.iter().filter(|c| c.stat.is_some()).collect();
         let new = present.iter().filter(|candidate| candidate.was.is_none());
         let above: BTreeSet<_> = new.flat_map(|candidate| candidate.path.ancestors()).collect();
         let seen: BTreeSet<_> = present.iter().map(|candidate| &candidate.path).collect();
+        let open = |known: &Known| known.entry.is_directory() || known.entry.is_unknown();
         let mut unseen = Vec::new();
         for path in above.into_iter().filter(|path| !seen.contains(path)) {
             // Above a single file outside the workspace nothing is ours.
-            if self.roots.root_of(&path).is_err() || self.catalog.known(&path)?.is_some() {
+            if self.roots.root_of(&path).is_err() {
+                continue;
+            }
+            let was = self.catalog.known(&path)?;
+            if was.as_ref().is_some_and(open) {
                 continue;
             }
             if let Some(stat) = self.roots.lstat(&path)? {
                 let (stat, part) = (Some(stat), Part::Ordinary);
-                unseen.push(Candidate { path, stat, was: None, part, filtered: false });
+                unseen.push(Candidate { path, stat, was, part, filtered: false });
             }
         }
         survey.candidates.extend(unseen);

@@ -210,3 +210,40 @@ fn a_session_at_work_stops_a_rewind_only_if_it_has_work_to_lose() {
     cli.call(["rewind", "start"]).exits(3);
     assert_eq!(cli.read("a.txt").as_deref(), Some("agent\n"));
 }
+
+/// The file `a` became a directory, a snapshot named what was in it, and it was gone before anybody
+/// looked at all of it. What was named stayed known for ever, and every rewind found it missing.
+#[test]
+fn what_was_named_below_a_former_file_can_go_unseen() {
+    let cli = Cli::adopted(&[("a", "file\n")]);
+    cli.turn("A", "swap", || {
+        std::fs::remove_file(cli.root().join("a")).expect("remove");
+        cli.write("a/b", "inside\n");
+        cli.call(["snapshot", "--action", "write_file", "--path", "a/b"]).ok();
+        std::fs::remove_dir_all(cli.root().join("a")).expect("remove");
+    });
+    cli.call(["rewind", "start"]).ok();
+    assert_eq!(cli.read("a").as_deref(), Some("file\n"));
+    cli.call(["redo"]).ok();
+    assert!(!cli.root().join("a").exists());
+}
+
+/// Where both sides changed the same line, what may be of two sessions gives way when it is told
+/// to, and is then not said to have stayed.
+#[test]
+fn what_gave_way_is_not_listed_as_shared() {
+    let cli = Cli::adopted(&[("a.txt", "one\n")]);
+    cli.call(["turn", "start", "--session", "A", "--key", "a"]).ok();
+    cli.write("a.txt", "by A\n");
+    cli.call(["turn", "start", "--session", "B", "--key", "b"]).ok();
+    cli.write("a.txt", "by A or B\n");
+    cli.call(["turn", "end", "--session", "A", "--key", "a"]).ok();
+    cli.call(["turn", "end", "--session", "B", "--key", "b"]).ok();
+    cli.call(["rewind", "before:turn:1", "--session", "A"]).exits(3);
+    let kept = ["rewind", "before:turn:1", "--session", "A", "--on-conflict", "keep-mine"];
+    cli.call(kept).exits(4);
+    assert_eq!(cli.read("a.txt").as_deref(), Some("by A or B\n"));
+    let replaced = ["rewind", "before:turn:1", "--session", "A", "--on-conflict", "replace"];
+    cli.call(replaced).ok();
+    assert_eq!(cli.read("a.txt").as_deref(), Some("one\n"));
+}

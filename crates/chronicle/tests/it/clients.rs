@@ -118,7 +118,7 @@ impl State {
         // What counts in a repository is what it means to git, not the times of git's own files.
         // OpenCode keeps files of its own beside its settings, and writes them when it starts.
         let skip = vec![b".git".to_vec(), b".opencode".to_vec()];
-        let options = Options { skip, all_times: true };
+        let options = Options { skip, all_times: true, ..Options::default() };
         let project = env.workspace();
         let repository = project::repository(&project);
         Self { tree: describe_with(&project, &options), repository }

@@ -179,11 +179,14 @@ impl World {
     /// A failpoint that an operation may pass, and the time at which it kills.
     fn point(&mut self, operation: &Operation) -> String {
         let rewinds = matches!(operation, Operation::Rewind(_) | Operation::Open);
-        let family = if rewinds && self.fate.chance(75) { "rewind_" } else { "" };
-        let fits = |name: &&&str| {
-            let passed = rewinds || !name.starts_with("rewind_");
-            passed && name.starts_with(family) && !OUT_OF_REACH.contains(name)
+        let family = match self.fate.below(20) {
+            // Few captures of these plays are large enough to pass one.
+            0 => "store_",
+            1..=15 if rewinds => "rewind_",
+            1..=6 => "catalog_",
+            _ => "capture_",
         };
+        let fits = |name: &&&str| name.starts_with(family) && !OUT_OF_REACH.contains(name);
         let names: Vec<_> = FAILPOINTS.iter().filter(fits).collect();
         let name = *self.fate.pick(&names);
         let most = match *name {

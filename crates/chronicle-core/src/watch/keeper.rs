@@ -209,6 +209,12 @@ impl<'s> Keeper<'s> {
         }
         if event.what.contains(ReadFlags::IGNORED) {
             self.places.drop_watch(event.watch);
+            // Mostly its directory is gone, and the place with it. If it is not, the watch was on
+            // another directory that stood there for a moment: what is there now must be watched.
+            if let Some(directory) = self.places.path(place) {
+                self.pending.push(place);
+                ledger.touch(&directory, true);
+            }
             return Ok(());
         }
         // On its way somewhere, or gone: the whole of it is looked at where it arrives.

@@ -45,7 +45,7 @@ const TURN: &[Action<'_>] = &[
     Action::Create("made.md", "made"),
     Action::Delegate(DELEGATED),
     // The turn must not end before the writer in the background has written.
-    Action::Shell("for i in $(seq 600); do [ -s late.txt ] && break; sleep 0.05; done"),
+    Action::Shell("timeout 30 sh -c 'until [ -s late.txt ]; do sleep 0.05; done'"),
 ];
 const DELEGATED_TURN: &[Action<'_>] =
     &[Action::Create("left.md", "left"), Action::Shell("echo 'DEBUG = 1' >> server.py")];

@@ -39,6 +39,11 @@ impl Env {
         env
     }
 
+    /// The command that is tested.
+    pub fn binary(&self) -> &Path {
+        &self.binary
+    }
+
     /// The same world around another copy of the command.
     pub fn with_binary(self, binary: PathBuf) -> Self {
         Self { binary, ..self }

@@ -170,12 +170,16 @@ impl<'r> Directories<'r> {
 
     /// What stands at a path; `None` only if its parent denies it or is no directory.
     pub(super) fn see(&mut self, path: &WorkspacePath) -> Result<Option<Seen>, Errno> {
-        if self.is_beginning(path) {
+        if self.is_top(path) {
             return see_handle(&*self.open(path)?).map(Some);
         }
         match self.parent(path) {
             Ok((directory, name)) => see(&*directory, name),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            // Above the directory of a root that is a single file nothing is ours, but itself is.
+            Err(Errno::XDEV | Errno::BUSY) if self.is_beginning(path) => {
+                see_handle(&*self.open(path)?).map(Some)
+            }
             Err(error) => Err(error),
         }
     }

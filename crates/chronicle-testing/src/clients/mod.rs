@@ -160,9 +160,15 @@ impl Desk<'_> {
 
     /// One turn, without a person at the terminal.
     pub fn run(&self, prompt: &str) -> Ended {
+        self.run_with(prompt, &[])
+    }
+
+    /// The same, with more words on the client's command line.
+    pub fn run_with(&self, prompt: &str, more: &[&str]) -> Ended {
         let log = self.home.join("client-output");
         let output = File::create(&log).unwrap_or_else(|error| fail("create", &log, &error));
         let mut command = self.command(prompt);
+        command.args(more);
         // A file, not a pipe: what a turn leaves running in the background may hold it open.
         command
             .stdin(Stdio::null())

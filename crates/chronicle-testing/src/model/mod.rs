@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use dialect::Dialect;
 use http::{Request, Response};
-pub use script::{Call, Heard, Reply, Script, Turn};
+pub use script::{Call, Heard, PLAN, Reply, Script, Turn};
 
 /// A client that stops in the middle of a request must not hold a thread for ever.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -17,6 +17,31 @@ impl Call {
     pub fn new(tool: &str, input: Value) -> Self {
         Self { tool: tool.to_owned(), input }
     }
+
+    /// The call with the id of the last plan that the model was shown where it says `PLAN`.
+    fn with_plan(&self, heard: &[Heard]) -> Self {
+        let mut call = self.clone();
+        if call.input.get("plan_id").is_some_and(|id| id == PLAN) {
+            let results = heard.iter().rev().filter_map(|item| match item {
+                Heard::Result(text) => Some(text),
+                Heard::Text(_) => None,
+            });
+            let id = results.filter_map(|text| plan_in(text)).next().unwrap_or_default();
+            call.input["plan_id"] = Value::String(id);
+        }
+        call
+    }
+}
+
+/// Stands for the id of the last plan that a tool gave.
+pub const PLAN: &str = "PLAN";
+
+/// The plan's id in what a tool gave, whatever is around it.
+fn plan_in(text: &str) -> Option<String> {
+    let after = &text[text.find("plan_id")? + "plan_id".len()..];
+    let id = |c: &char| c.is_ascii_hexdigit() || *c == '-';
+    let digits: String = after.chars().skip_while(|c| !id(c)).take_while(id).collect();
+    (!digits.is_empty()).then_some(digits)
 }
 
 /// What the model does after one prompt, of a person or of an agent that delegates.
@@ -65,7 +90,7 @@ impl Script {
         for step in &self.turns[turn].steps {
             if first >= results {
                 let id = |(index, call): (usize, &Call)| {
-                    (format!("toolu_{turn}_{}", first + index), call.clone())
+                    (format!("toolu_{turn}_{}", first + index), call.with_plan(heard))
                 };
                 return Reply::Calls(step.iter().enumerate().map(id).collect());
             }
@@ -141,6 +166,12 @@ mod tests {
         check("first . . . . second", "e=toolu_1_0");
         check("first . reminder", "b=toolu_0_1 c=toolu_0_2");
         check("first . . . . second .", "end of second");
+    }
+
+    #[test]
+    fn a_plan_is_named_by_what_the_tool_said() {
+        assert_eq!(plan_in(r#"{\"plan_id\":\"01a1-bc\",\"x\":1}"#).as_deref(), Some("01a1-bc"));
+        assert_eq!(plan_in("nothing of that kind"), None);
     }
 
     #[test]

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use chronicle_testing::clients::{Client, Desk, Scope};
 use chronicle_testing::env::Env;
-use chronicle_testing::model::{Model, Reply};
+use chronicle_testing::model::{Call, Model, PLAN, Reply, Script, Turn};
 use chronicle_testing::shared::skip;
 use chronicle_testing::tree::{Options, Tree, describe_with, differences};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use project::{ENDING, PROMPT};
 
@@ -58,6 +58,54 @@ const AFTERWARDS: &str = "afterwards.txt";
 #[test]
 fn hooks_of_the_project_outlive_git_clean() {
     hooks_protect(Client::ClaudeCode, Scope::Project);
+}
+
+/// A person's second prompt is answered through the MCP server: the model previews, and applies what it
+/// has previewed, of its own conversation.
+#[test]
+fn roll_that_back_is_answered_through_mcp() {
+    let client = Client::ClaudeCode;
+    let program = match client.find() {
+        Ok(program) => program,
+        Err(why) => return skip(&format!("{} client", client.name()), &why),
+    };
+    let env = Env::new(env!("CARGO_BIN_EXE_chronicle"));
+    let project = env.workspace();
+    project::make(&project);
+    let wreck = format!("cd '{}' && rm -rf doomed && git clean -fdxq", project.display());
+    let turn = |prompt: &str, steps| Turn {
+        prompt: prompt.to_owned(),
+        steps,
+        ending: "all done".to_owned(),
+    };
+    let model = Model::start(Script {
+        turns: vec![
+            turn("Tidy up, please.", vec![vec![Call::new("Bash", json!({"command": wreck}))]]),
+            turn(
+                "Roll that back.",
+                vec![
+                    vec![Call::new("mcp__chronicle__preview", json!({"action": "undo"}))],
+                    vec![Call::new("mcp__chronicle__undo", json!({"plan_id": PLAN}))],
+                ],
+            ),
+        ],
+    });
+    let desk = Desk { program: &program, home: env.base(), project: &project, model: &model };
+    desk.settle_in();
+    env.ok(&["install", client.name(), "--user"]);
+    let before = State::of(&env);
+    let server = json!({"mcpServers": {"chronicle": {
+        "command": env.binary(), "args": ["mcp"], "env": {"CHRONICLE_HOME": env.home()},
+    }}});
+    let config = env.base().join("mcp.json");
+    fs::write(&config, server.to_string()).unwrap();
+    let config = config.to_str().expect("the scratch directory is text");
+    let more = ["--mcp-config", config, "--allowedTools", "Bash,mcp__chronicle"];
+    let first = desk.run_with("Tidy up, please.", &more);
+    assert!(!project.join("doomed").exists(), "{}\n{}", first.output, model.transcript());
+    let second = desk.run_with("Roll that back.", &[&more[..], &["--continue"]].concat());
+    let left = before.differences(&env);
+    assert_eq!(left, "", "{}\n{}", second.output, model.transcript());
 }
 
 /// A turn that was played, and the project before and after it.

@@ -425,6 +425,7 @@ fn authors_words(authors: &[&Author]) -> String {
         Author::Person => "a person".to_owned(),
         Author::Session(key) => format!("session {key}"),
         Author::Chronicle => "chronicle".to_owned(),
+        Author::Shared(keys) if keys.iter().any(|key| key == "person") => keys.join(" or "),
         Author::Shared(keys) => format!("{} or a person", keys.join(" or ")),
     };
     let words: Vec<_> = authors.iter().map(word).collect();

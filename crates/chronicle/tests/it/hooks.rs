@@ -576,3 +576,58 @@ fn off_the_record_a_hook_says_nothing_and_writes_nothing() {
     assert_eq!(said.stdout, "{}\n");
     assert_eq!(cli.call(["log", "--json"]).ok().stdout, before);
 }
+
+fn git(cli: &Cli, words: &[&str]) -> String {
+    let output = std::process::Command::new("git")
+        .args(["-c", "user.name=me", "-c", "user.email=me@example.org"])
+        .args(["-c", "init.defaultBranch=main", "-c", "advice.detachedHead=false"])
+        .args(words)
+        .current_dir(cli.root())
+        .env("HOME", cli.root())
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .output()
+        .expect("git is there");
+    assert!(output.status.success(), "git {words:?}: {output:?}");
+    String::from_utf8(output.stdout).expect("text").trim().to_owned()
+}
+
+#[test]
+fn git_inside_a_call_goes_back_and_a_persons_between_turns_stays() {
+    let cli = Cli::new();
+    cli.write("a", "1\n");
+    cli.write("b", "1\n");
+    git(&cli, &["init", "-q"]);
+    git(&cli, &["add", "-A"]);
+    git(&cli, &["commit", "-qm", "first"]);
+    cli.call(["init"]).ok();
+    let head = git(&cli, &["rev-parse", "HEAD"]);
+    let talk = Talk::new(&cli, "claude-code", "s");
+    talk.prompt("k1");
+    talk.edit("c1", "a", "2\n");
+    talk.stop();
+    // The person puts everything away and takes it out again, with work of their own.
+    cli.write("b", "mine\n");
+    git(&cli, &["stash", "-q"]);
+    talk.prompt("k2");
+    talk.stop();
+    git(&cli, &["stash", "pop", "-q"]);
+    talk.prompt("k3");
+    talk.shell("c2", || {
+        git(&cli, &["checkout", "-qb", "feature"]);
+        git(&cli, &["commit", "-qam", "everything"]);
+        git(&cli, &["reset", "-q", "--hard", "HEAD~1"]);
+    });
+    talk.stop();
+    assert_eq!(cli.read("b").as_deref(), Some("1\n"), "the agent's reset took it");
+    // The person's stash touched the same paths a moment ago, so only the person can say whose it is.
+    cli.call(["undo", "turn:3", "--yes"]).exits(4);
+    cli.call(["undo", "turn:3", "--shared", "take", "--yes"]).ok();
+    assert_eq!(git(&cli, &["symbolic-ref", "HEAD"]), "refs/heads/main");
+    assert_eq!(git(&cli, &["rev-parse", "HEAD"]), head);
+    let read = |name: &str| cli.read(name).expect("it is back");
+    assert_eq!((&read("a")[..], &read("b")[..]), ("2\n", "mine\n"));
+    // What came back by the stash has its author again, so that it goes with its session's work.
+    cli.call(["rewind", "before:turn:1", "--git", "keep", "--yes"]).ok();
+    assert_eq!((&read("a")[..], &read("b")[..]), ("1\n", "mine\n"));
+    git(&cli, &["fsck", "--strict"]);
+}

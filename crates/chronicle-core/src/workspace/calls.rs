@@ -83,7 +83,8 @@ impl Workspace {
             false => self.look_at(&call.paths)?,
         };
         if everywhere && !call.paths.is_empty() {
-            self.look_also(&mut look, &call.paths)?;
+            // Filters keep out nothing that a call names.
+            look.absorb(self.look_at(&call.paths)?);
         }
         let fresh = !look.rows.is_empty() || !look.found.is_empty();
         let current = std::mem::take(&mut look.current);
@@ -162,19 +163,6 @@ impl Workspace {
             batch.local.push((Local::Ended, id.0.to_vec(), None));
         }
         self.finish_call(batch, durable)
-    }
-
-    /// Looks at what a call names besides what was found everywhere: filters keep out none of it.
-    fn look_also(&self, look: &mut Look, paths: &[WorkspacePath]) -> Result<()> {
-        let named = self.look_at(paths)?;
-        let is_new = |path: &WorkspacePath| !look.found.iter().any(|found| found.path == *path);
-        if named.found.iter().all(|found| is_new(&found.path)) {
-            look.found.extend(named.found);
-            look.known.extend(named.known);
-            look.rows.extend(named.rows);
-        }
-        look.current.extend(named.current);
-        Ok(())
     }
 
     fn labels_of(&self, call: &Call) -> Result<Labels> {

@@ -1,6 +1,6 @@
 //! Capture: what changed is found, attributed and committed. The only path into the log.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::attribute::{Announced, DEFAULT_SESSION, Openings, Window, session_of};
 use super::look_around::is_news;
@@ -96,6 +96,19 @@ pub(super) struct Look {
     pub(super) untouched: bool,
     /// Where the next look goes on, to be recorded with this one.
     pub(super) bookmark: Option<Vec<u8>>,
+}
+
+impl Look {
+    /// Adds what a look at some paths found besides; what both found counts once.
+    pub(super) fn absorb(&mut self, other: Self) {
+        let seen: HashSet<_> = self.found.iter().map(|found| found.path.clone()).collect();
+        self.found.extend(other.found.into_iter().filter(|found| !seen.contains(&found.path)));
+        self.known.extend(other.known);
+        self.rows.extend(other.rows);
+        self.problems.extend(other.problems);
+        self.current.extend(other.current);
+        self.hold = self.hold.take().or(other.hold);
+    }
 }
 
 impl Workspace {
@@ -212,10 +225,7 @@ impl Workspace {
         if hidden.is_empty() {
             return Ok(());
         }
-        let inside = self.look_at(&hidden)?;
-        look.found.extend(inside.found);
-        look.known.extend(inside.known);
-        look.rows.extend(inside.rows);
+        look.absorb(self.look_at(&hidden)?);
         Ok(())
     }
 

@@ -61,10 +61,6 @@ impl Workspace {
         let partial = !look.problems.is_empty();
         batch.state.extend(look.bookmark.map(|bookmark| (key::WATCHED, Some(bookmark))));
         let mut groups = self.group_changes(look.found, open)?;
-        if !batch.records.is_empty() || !groups.is_empty() {
-            let forgotten = self.past_graces()?.into_iter();
-            batch.local.extend(forgotten.map(|id| (Local::Ended, id.0.to_vec(), None)));
-        }
         if look.everywhere {
             self.forget_ended(batch)?;
         }
@@ -76,6 +72,10 @@ impl Workspace {
                     batch.local.push((Local::Ended, announced.id.0.to_vec(), None));
                 }
             }
+        }
+        if !groups.is_empty() {
+            let forgotten = self.past_graces()?.into_iter();
+            batch.local.extend(forgotten.map(|id| (Local::Ended, id.0.to_vec(), None)));
         }
         let mut ids = Vec::new();
         for (group, changes) in groups {
@@ -120,6 +120,10 @@ impl Workspace {
                 && open.announced[index].absent.contains(&path)
             {
                 before = Entry::Absent;
+            }
+            // What is seen for the first time was not changed by whoever happens to be at work.
+            if evidence == Evidence::Window && matches!(before, Entry::Unknown(Why::NotSeen)) {
+                (group, author, evidence) = (Group::External, Author::Person, Evidence::Outside);
             }
             if group == Group::External {
                 if let Some((grace, session)) = self.late_author(&mut past, &path, &after)? {

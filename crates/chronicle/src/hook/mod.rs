@@ -102,6 +102,13 @@ fn say(reply: &Reply) -> u8 {
 }
 
 impl Hook {
+    fn home(&self) -> Result<Home, Error> {
+        match &self.home {
+            Some(path) => Ok(Home::at(path)),
+            None => Home::from_env(),
+        }
+    }
+
     fn hear(&self, heard: &Heard) -> Answer {
         let concerns = match &heard.event {
             Event::Nothing => false,
@@ -125,10 +132,7 @@ impl Hook {
     /// Why an agent must not read its settings again: our hooks were in them, nobody uninstalled
     /// them, and they are gone. A `git clean` does that, in the middle of the turn it is a part of.
     fn settings_without_us(&self, file: &Path) -> Option<String> {
-        let home = match &self.home {
-            Some(path) => Home::at(path),
-            None => Home::from_env().ok()?,
-        };
+        let home = self.home().ok()?;
         let receipt = Receipts::new(home.path()).read(self.agent, file)?;
         let text = std::fs::read_to_string(file).unwrap_or_default();
         let ours = ["chronicle", "hook", self.agent.name()];
@@ -146,10 +150,7 @@ impl Hook {
     }
 
     fn act(&self, heard: &Heard, answer: &mut Answer) -> Result<(), Error> {
-        let home = match &self.home {
-            Some(path) => Home::at(path),
-            None => Home::from_env()?,
-        };
+        let home = self.home()?;
         let begins = matches!(heard.event, Event::Prompt(_) | Event::Before(_));
         let budget = self.budget.unwrap_or(BUDGET);
         let mut workspace = match Workspace::open(&home, &heard.directory) {

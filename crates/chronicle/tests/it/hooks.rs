@@ -293,6 +293,26 @@ fn a_missing_after_is_closed_by_the_next_event() {
     check_author(&cli, "a", "person", "outside");
 }
 
+#[test]
+fn what_a_call_names_is_saved_also_where_filters_keep_it_out() {
+    let kept_out = "node_modules/lib/index.js";
+    let cli = Cli::adopted(&[("a", "0"), ("package.json", "{}"), (kept_out, "orig")]);
+    let talk = Talk::new(&cli, "codex", "s");
+    talk.quiet("UserPromptSubmit", json!({"prompt": "x", "turn_id": "t"}));
+    // A call that never ends, and whose change the next one names too: both are looked for at once.
+    talk.before("Bash", "c1", json!({"command": "x"}));
+    cli.write("a", "1");
+    let input = json!({"command": patch(&["a", kept_out])});
+    talk.before("apply_patch", "c2", input.clone());
+    cli.write("a", "2");
+    cli.write(kept_out, "patched");
+    talk.after("apply_patch", "c2", input);
+    talk.stop();
+    cli.call(["undo", "--yes"]).ok();
+    let read = |name: &str| cli.read(name).expect("it stays");
+    assert_eq!((&read("a")[..], &read(kept_out)[..]), ("0", "orig"));
+}
+
 fn patch(files: &[&str]) -> String {
     let parts = files.iter().map(|file| format!("*** Update File: {file}\n@@\n-0\n+1\n"));
     format!("*** Begin Patch\n{}*** End Patch\n", parts.collect::<String>())

@@ -7,6 +7,7 @@
 
 mod hooks;
 mod measure;
+mod proof;
 mod rows;
 mod trees;
 mod watched;
@@ -67,7 +68,11 @@ fn measure_all(options: &Options) -> Result<Vec<Row>> {
     let mut rows = rows::in_process(&scratch)?;
     say("one process");
     rows.push(rows::process(&scratch)?);
+    say("a turn's end");
+    rows.push(proof::turn_end(&scratch)?);
     if !options.small {
+        say("verifying");
+        rows.push(proof::verify(&scratch)?);
         rows.extend(trees(&scratch, options.large)?);
     }
     std::fs::remove_dir_all(&scratch)?;

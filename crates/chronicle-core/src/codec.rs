@@ -10,10 +10,11 @@ use crate::entry::{
     Author, Change, Entry, Evidence, File, Meta, MovedFrom, Repository, Special, SpecialKind,
     Symlink, Why,
 };
+use crate::head::PublicKey;
 use crate::id::{Epoch, LinkGroup, ObjectId, Seq, SnapshotId, Time, TransactionId, WorkspaceId};
 use crate::id::{LinkHash, fill_random};
 use crate::path::WorkspacePath;
-use crate::record::{ChangeRef, Kind, Labels, Record, Sealed};
+use crate::record::{ChangeRef, Kind, Labels, Pruned, Record, Sealed};
 
 /// The version of the record format that this code writes.
 pub const FORMAT_VERSION: u8 = 1;
@@ -161,9 +162,9 @@ pub fn encode_entry(out: &mut Encoder, entry: &Entry) {
         }
         Entry::File(file) => {
             out.byte(2);
-            // Content class: 0 is a plain object. 1 (secret, keyed address) and 2 (pending
-            // clone) are reserved in the format.
-            out.byte(0);
+            // Content class: 0 is a plain object, 1 a secret with a keyed address; 2 (pending
+            // clone) is reserved in the format.
+            out.byte(u8::from(file.secret));
             out.fixed(&file.object.0);
             out.int(file.size);
             out.byte(u8::from(file.sparse) | u8::from(file.link.is_some()) << 1);
@@ -229,9 +230,13 @@ pub fn decode_entry(input: &mut Decoder<'_>) -> Result<Entry> {
 }
 
 fn decode_file(input: &mut Decoder<'_>) -> Result<File> {
-    if input.byte()? != 0 {
-        return Err(DecodeError::Malformed("a file has a content class that is not known here"));
-    }
+    let secret = match input.byte()? {
+        class @ (0 | 1) => class == 1,
+        _ => {
+            let why = "a file has a content class that is not known here";
+            return Err(DecodeError::Malformed(why));
+        }
+    };
     let object = ObjectId(input.array()?);
     let size = input.int()?;
     let flags = input.byte()?;
@@ -239,7 +244,8 @@ fn decode_file(input: &mut Decoder<'_>) -> Result<File> {
         return Err(DecodeError::Malformed("a file has unknown flags"));
     }
     let link = if flags & 2 != 0 { Some(LinkGroup(input.array()?)) } else { None };
-    Ok(File { object, size, sparse: flags & 1 != 0, link, meta: decode_meta(input)? })
+    let sparse = flags & 1 != 0;
+    Ok(File { object, secret, size, sparse, link, meta: decode_meta(input)? })
 }
 
 fn decode_meta(input: &mut Decoder<'_>) -> Result<Meta> {
@@ -258,7 +264,8 @@ fn decode_meta(input: &mut Decoder<'_>) -> Result<Meta> {
 }
 
 fn decode_why(byte: u8) -> Result<Why> {
-    [Why::NotSeen, Why::Filtered, Why::Unreadable, Why::Changing, Why::Unmounted]
+    use Why::{Changing, Filtered, Forgotten, NoKey, NotSeen, Secret, Unmounted, Unreadable};
+    [NotSeen, Filtered, Unreadable, Changing, Unmounted, Secret, Forgotten, NoKey]
         .into_iter()
         .find(|why| *why as u8 == byte)
         .ok_or(DecodeError::Malformed("an entry is unknown for an unknown reason"))
@@ -333,7 +340,7 @@ fn decode_evidence(byte: u8) -> Result<Evidence> {
         .ok_or(DecodeError::Malformed("a change has unknown evidence"))
 }
 
-const KINDS: [Kind; 14] = [
+const KINDS: [Kind; 15] = [
     Kind::Genesis,
     Kind::Intent,
     Kind::Outcome,
@@ -348,6 +355,7 @@ const KINDS: [Kind; 14] = [
     Kind::Checkpoint,
     Kind::Prune,
     Kind::Forget,
+    Kind::Operator,
 ];
 
 /// The number of a kind in the format.
@@ -384,6 +392,8 @@ fn encode_labels(out: &mut Encoder, labels: &Labels) {
     text(15, &labels.name);
     text(20, &labels.note);
     text(22, &labels.sub_agent);
+    text(24, &labels.policy);
+    text(27, &labels.grant);
     let mut number = |tag: u8, value: Option<u64>| {
         if let Some(value) = value {
             let mut inner = Encoder::default();
@@ -417,6 +427,13 @@ fn encode_labels(out: &mut Encoder, labels: &Labels) {
     };
     refs(18, &labels.taken_back);
     refs(19, &labels.brought_back);
+    refs(25, &labels.forgotten);
+    if !labels.pruned.is_empty() {
+        fields.push((23, encode_pruned(&labels.pruned)));
+    }
+    if let Some(operator) = &labels.operator {
+        fields.push((26, operator.0.to_vec()));
+    }
     fields.sort_by_key(|(tag, _)| *tag);
     out.int(fields.len() as u64);
     for (tag, bytes) in fields {
@@ -457,6 +474,38 @@ fn decode_refs(bytes: &[u8]) -> Result<Vec<ChangeRef>> {
     Ok(refs)
 }
 
+/// Ranges of records: the step from the end of the one before, how many more follow the first, and 0
+/// for dropped or one more than the number of changes that stand for them.
+fn encode_pruned(ranges: &[Pruned]) -> Vec<u8> {
+    let mut out = Encoder::default();
+    let mut end = 0;
+    for range in ranges {
+        assert!(range.first.0 > end && range.last >= range.first, "BUG: ranges are out of order");
+        out.int(range.first.0 - end);
+        out.int(range.last.0 - range.first.0);
+        out.int(range.merged.map_or(0, |count| u64::from(count) + 1));
+        end = range.last.0;
+    }
+    out.0
+}
+
+fn decode_pruned(bytes: &[u8]) -> Result<Vec<Pruned>> {
+    let malformed = || DecodeError::Malformed("a pruned range is out of order");
+    let mut input = Decoder(bytes);
+    let (mut ranges, mut end) = (Vec::new(), 0u64);
+    while !input.0.is_empty() {
+        let (step, more, merged) = (input.int()?, input.int()?, input.int()?);
+        let first = end.checked_add(step).filter(|_| step > 0).ok_or_else(malformed)?;
+        end = first.checked_add(more).ok_or_else(malformed)?;
+        let merged = match merged.checked_sub(1) {
+            Some(count) => Some(u32::try_from(count).map_err(|_| malformed())?),
+            None => None,
+        };
+        ranges.push(Pruned { first: Seq(first), last: Seq(end), merged });
+    }
+    if ranges.is_empty() { Err(malformed()) } else { Ok(ranges) }
+}
+
 fn decode_labels(input: &mut Decoder<'_>) -> Result<Labels> {
     let mut labels = Labels::default();
     let mut last_tag = 0;
@@ -484,6 +533,7 @@ fn decode_label(labels: &mut Labels, tag: u8, bytes: &[u8]) -> Result<()> {
         Ok(Some(value))
     };
     let id = || bytes.try_into().map_err(|_| DecodeError::Malformed("an id has the wrong length"));
+    let key = || bytes.try_into().map_err(|_| DecodeError::Malformed("a key has the wrong length"));
     let flag = || match bytes {
         [] => Ok(true),
         _ => Err(DecodeError::Malformed("a flag has a value")),
@@ -511,6 +561,11 @@ fn decode_label(labels: &mut Labels, tag: u8, bytes: &[u8]) -> Result<()> {
         20 => labels.note = text()?,
         21 => labels.by_hook = flag()?,
         22 => labels.sub_agent = text()?,
+        23 => labels.pruned = decode_pruned(bytes)?,
+        24 => labels.policy = text()?,
+        25 => labels.forgotten = decode_refs(bytes)?,
+        26 => labels.operator = Some(PublicKey(key()?)),
+        27 => labels.grant = text()?,
         _ => return Err(DecodeError::Malformed("a label is not known here")),
     }
     Ok(())
@@ -545,15 +600,37 @@ pub fn open(leaf: &[u8], body: &[u8]) -> Result<Record> {
     for expected in commitments.chunks_exact(32) {
         let salt = body.fixed(SALT_SIZE)?;
         let bytes = body.bytes()?;
-        if chain::commitment(salt, bytes) != expected {
-            return Err(DecodeError::Malformed("a change is not the one that was committed to"));
+        let committed = chain::commitment(salt, bytes) == expected;
+        if !committed && salt != [0; SALT_SIZE] {
+            return Err(NOT_COMMITTED);
         }
         let mut input = Decoder(bytes);
-        record.changes.push(decode_change(&mut input)?);
+        let change = decode_change(&mut input)?;
         input.end()?;
+        // Without its salt a change may only say less than it did; a forget tells what it may say,
+        // and verifying compares the two.
+        if !committed && !is_redacted(&change) {
+            return Err(NOT_COMMITTED);
+        }
+        record.changes.push(change);
     }
     body.end()?;
     Ok(record)
+}
+
+const NOT_COMMITTED: DecodeError =
+    DecodeError::Malformed("a change is not the one that was committed to");
+
+fn is_redacted(change: &Change) -> bool {
+    let forgotten = Entry::Unknown(Why::Forgotten);
+    change.before == forgotten || change.after == forgotten
+}
+
+/// Whether a record's changes are what became of the workspace: an intent's are befores, a prune's
+/// stand for other records, and of a dropped one nothing is left.
+pub fn holds_changes(leaf: &[u8]) -> bool {
+    let others = [Kind::Intent, Kind::Prune, Kind::Forget].map(kind_number);
+    leaf.get(1).is_some_and(|kind| !others.contains(kind))
 }
 
 /// Decodes the header of a record, without its changes.
@@ -582,10 +659,10 @@ fn decode_leaf(leaf: &[u8]) -> Result<(Record, &[u8])> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn sample() -> Record {
+    pub(crate) fn sample() -> Record {
         let meta = Meta {
             mode: 0o640,
             uid: 1,
@@ -596,6 +673,7 @@ mod tests {
         let file = |n: u8| {
             Entry::File(File {
                 object: ObjectId([n; 32]),
+                secret: n == 2,
                 size: u64::from(n) << 40,
                 sparse: true,
                 link: Some(LinkGroup([n; 8])),
@@ -636,6 +714,17 @@ mod tests {
                     .map(|(seq, index)| ChangeRef { seq: Seq(seq), index })
                     .to_vec(),
                 note: Some("n".into()),
+                pruned: [(2, 9, None), (10, 10, Some(0)), (12, 300, Some(7))]
+                    .map(|(first, last, merged)| Pruned {
+                        first: Seq(first),
+                        last: Seq(last),
+                        merged,
+                    })
+                    .to_vec(),
+                policy: Some("p".into()),
+                forgotten: vec![ChangeRef { seq: Seq(7), index: 3 }],
+                operator: Some(PublicKey([5; 32])),
+                grant: Some("g".into()),
                 ..Labels::default()
             },
             changes: vec![

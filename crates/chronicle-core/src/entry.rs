@@ -35,6 +35,19 @@ pub enum Why {
     Changing,
     /// The root or mount it lay on is not the one that was recorded.
     Unmounted,
+    /// Its content is never kept, because people said so.
+    Secret,
+    /// What stood there was forgotten on purpose.
+    Forgotten,
+    /// It is secret, and the key that would seal it cannot be used.
+    NoKey,
+}
+
+impl Why {
+    /// Whether it stands there and should have been kept, but could not be.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Self::Unreadable | Self::Changing | Self::NoKey)
+    }
 }
 
 /// A regular file.
@@ -42,6 +55,8 @@ pub enum Why {
 pub struct File {
     /// The name of its content in the store.
     pub object: ObjectId,
+    /// Whether it is kept sealed, under a name that only the key's owner can compute.
+    pub secret: bool,
     /// Its length in bytes.
     pub size: u64,
     /// Whether it had holes.
@@ -158,6 +173,11 @@ impl Entry {
             Self::Repository(repository) => Some(repository.bundle),
             _ => None,
         }
+    }
+
+    /// Whether this is a file whose content is kept sealed.
+    pub fn is_secret(&self) -> bool {
+        matches!(self, Self::File(file) if file.secret)
     }
 
     /// The kind, in one word of the glossary.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::codec::DecodeError;
+use crate::grant::Act;
 use crate::id::{ObjectId, Seq};
 use crate::path::{InvalidPath, WorkspacePath};
 
@@ -27,6 +28,14 @@ pub enum Error {
     /// A target does not name any moment.
     #[error("No moment is called {0:?}")]
     UnknownTarget(String),
+    /// What a target names was pruned.
+    #[error("{what} was pruned")]
+    Pruned {
+        /// The moment or record, in words.
+        what: String,
+        /// The moments nearest to it that can still be reached, as targets.
+        nearest: Vec<String>,
+    },
     /// A part of an id fits several.
     #[error("{given:?} fits several: {}", .candidates.join(", "))]
     Ambiguous {
@@ -85,7 +94,26 @@ pub enum Error {
     Tampered {
         /// The first bad record.
         seq: Seq,
+        /// What was done to it.
+        finding: Finding,
         /// What is wrong with it.
+        why: String,
+    },
+    /// Heads cannot be signed.
+    #[error("No head can be signed: {0}")]
+    Key(String),
+    /// Secret content cannot be sealed or opened, because its key cannot be used.
+    #[error("The key for secrets cannot be used: {0}")]
+    SecretKey(String),
+    /// Content that is shown to its owner alone.
+    #[error("The content of {0} is secret and is not shown here")]
+    Secret(WorkspacePath),
+    /// A witness did not take or give a head.
+    #[error("Witness {witness}: {why}")]
+    Witness {
+        /// The witness, as it was named.
+        witness: String,
+        /// What is wrong.
         why: String,
     },
     /// Somebody else appended first; look again.
@@ -114,6 +142,22 @@ pub enum Error {
         /// The cause.
         source: rusqlite::Error,
     },
+    /// A settings file cannot be understood.
+    #[error("Could not understand {}: {why}", .path.display())]
+    Settings {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The history may not take more room.
+    #[error("History in {} may take no more room: {why}", .home.display())]
+    OverBudget {
+        /// The home.
+        home: PathBuf,
+        /// Which limit is reached.
+        why: String,
+    },
     /// The disk, the quota or the budget is full.
     #[error("No space left to write {}", .0.display())]
     NoSpace(PathBuf),
@@ -130,6 +174,74 @@ pub enum Error {
     /// The person interrupted.
     #[error("Cancelled")]
     Cancelled,
+}
+
+/// What verification found to have been done to history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Finding {
+    /// A record says something else than it did.
+    Edited,
+    /// A record is gone while later ones are there.
+    Deleted,
+    /// A record stands where another did, and the later ones were moved.
+    Inserted,
+    /// Two records stand in each other's place.
+    Swapped,
+    /// Records stand in another order.
+    Reordered,
+    /// A record is of another workspace or another life of the log.
+    Foreign,
+    /// The newest records were cut off.
+    Truncated,
+    /// The whole history is an older copy.
+    RolledBack,
+    /// History went another way than a witness saw it go.
+    Forked,
+    /// Records were made anew with a chain that fits, but no signed head does.
+    Rechained,
+    /// Heads are signed with another key than they should be.
+    OtherKey,
+    /// A stored head is not what was signed.
+    HeadEdited,
+    /// A stored head is gone.
+    HeadDropped,
+    /// History was dropped or forgotten, and nobody signed that.
+    Unsigned,
+    /// A record that takes history away, without the grant of the operator who must allow it.
+    Ungranted,
+    /// A stored node of the Merkle tree is not the hash of what is below it.
+    NodeEdited,
+    /// A table by which records are found does not say what they say.
+    IndexEdited,
+    /// A witness no longer shows what was handed over to it.
+    WitnessLost,
+}
+
+impl Finding {
+    /// A stable word for it, for JSON and scripts.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Edited => "edited",
+            Self::Deleted => "deleted",
+            Self::Inserted => "inserted",
+            Self::Swapped => "swapped",
+            Self::Reordered => "reordered",
+            Self::Foreign => "foreign",
+            Self::Truncated => "truncated",
+            Self::RolledBack => "rolled_back",
+            Self::Forked => "forked",
+            Self::Rechained => "rechained",
+            Self::OtherKey => "other_key",
+            Self::HeadEdited => "head_edited",
+            Self::HeadDropped => "head_dropped",
+            Self::Unsigned => "unsigned",
+            Self::Ungranted => "ungranted",
+            Self::NodeEdited => "node_edited",
+            Self::IndexEdited => "index_edited",
+            Self::WitnessLost => "witness_lost",
+        }
+    }
 }
 
 /// Why a rewind stopped with nothing changed.
@@ -156,6 +268,18 @@ pub enum Stop {
     /// A person must confirm, and did not.
     #[error("Not confirmed: {0}")]
     NotConfirmed(String),
+    /// An agent asked for what only a person may do.
+    #[error("An agent may not {0}")]
+    NotAllowed(&'static str),
+    /// The operator has not allowed it.
+    #[error("Only the operator may allow to {}", .0.words())]
+    NeedsOperator(Act),
+    /// What should be forgotten stands in the workspace, and would be taken in again.
+    #[error("What should be forgotten still stands in the workspace: {}", names(.0))]
+    StillThere(Vec<WorkspacePath>),
+    /// What should be forgotten is a part of other workspaces' history too.
+    #[error("What should be forgotten is needed in other workspaces: {}", .0.join(", "))]
+    NeededElsewhere(Vec<String>),
     /// An agent asked from inside its own call, and has not shown a plan.
     #[error("An agent's own call may only apply a plan that was shown before")]
     NeedsPlan,
@@ -174,6 +298,26 @@ fn names(paths: &[WorkspacePath]) -> String {
 }
 
 impl Error {
+    /// A record is not where it should be.
+    pub(crate) fn missing_record(seq: Seq) -> Self {
+        Self::Tampered { seq, finding: Finding::Deleted, why: "the record is missing".to_owned() }
+    }
+
+    /// Whether history itself is damaged, rather than out of reach for now.
+    pub fn is_damage(&self) -> bool {
+        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+        match self {
+            Self::Tampered { .. }
+            | Self::Corrupt { .. }
+            | Self::Missing(_)
+            | Self::Record { .. } => true,
+            Self::Catalog { source, .. } => {
+                matches!(source.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
+            }
+            _ => false,
+        }
+    }
+
     /// A stable word for the kind, for JSON and scripts.
     pub fn code(&self) -> &'static str {
         match self {
@@ -181,6 +325,7 @@ impl Error {
             Self::CannotAdopt { .. } => "cannot_adopt",
             Self::RootReplaced(_) => "root_replaced",
             Self::UnknownTarget(_) => "unknown_target",
+            Self::Pruned { .. } => "pruned",
             Self::Ambiguous { .. } => "ambiguous",
             Self::OutsideRoots(_) => "outside_roots",
             Self::ThroughSymlink(_) => "through_symlink",
@@ -195,14 +340,24 @@ impl Error {
             Self::Stopped(Stop::ActiveTransaction(_)) => "active_transaction",
             Self::Stopped(Stop::Nothing(_)) => "nothing_to_do",
             Self::Stopped(Stop::NotConfirmed(_)) => "not_confirmed",
+            Self::Stopped(Stop::NotAllowed(_)) => "not_allowed",
+            Self::Stopped(Stop::NeedsOperator(_)) => "needs_operator",
+            Self::Stopped(Stop::StillThere(_)) => "still_there",
+            Self::Stopped(Stop::NeededElsewhere(_)) => "needed_elsewhere",
             Self::Stopped(Stop::NeedsPlan) => "needs_plan",
             Self::Corrupt { .. } => "corrupt_object",
             Self::Missing(_) => "missing_object",
             Self::Record { .. } => "corrupt_record",
             Self::Tampered { .. } => "tampered",
+            Self::Key(_) => "key",
+            Self::Secret(_) => "secret",
+            Self::SecretKey(_) => "secret_key_missing",
+            Self::Witness { .. } => "witness",
             Self::Moved { .. } => "moved",
             Self::Newer { .. } => "newer_format",
             Self::Catalog { .. } => "catalog",
+            Self::Settings { .. } => "settings",
+            Self::OverBudget { .. } => "over_budget",
             Self::NoSpace(_) => "no_space",
             Self::Io { .. } => "io",
             Self::Cancelled => "cancelled",

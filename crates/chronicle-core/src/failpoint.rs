@@ -1,4 +1,4 @@
-//! Named points at which a test kills the process, to prove that nothing is lost there.
+//! Named points at which a test kills or stops the process, to prove that nothing is lost there.
 //!
 //! Without the feature `failpoints` a point costs nothing and does nothing.
 
@@ -25,24 +25,32 @@ pub const ALL: &[&str] = &[
     "rewind_after_clean_up",
     "purge_after_unregister",
     "purge_after_history",
+    "prune_before_commit",
+    "prune_after_commit",
+    "doctor_before_swap",
+    "doctor_in_swap",
+    "gc_before_commit",
+    "forget_before_commit",
+    "forget_after_commit",
 ];
 
 /// Passes a point; kills the process if `CHRONICLE_FAILPOINT` names it (`name`, or `name:N` for
-/// the N-th time).
+/// the N-th time), or only stops it (`stop:name`, `stop:name:N`), so that a test can let it go on.
 #[cfg(feature = "failpoints")]
 pub(crate) fn hit(name: &'static str) {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    static CHOSEN: OnceLock<Option<(String, u64)>> = OnceLock::new();
+    static CHOSEN: OnceLock<Option<Chosen>> = OnceLock::new();
     static PASSED: AtomicU64 = AtomicU64::new(0);
 
     assert!(ALL.contains(&name), "BUG: failpoint {name} is not listed");
-    let chosen = CHOSEN.get_or_init(|| std::env::var("CHRONICLE_FAILPOINT").ok().map(parse));
-    let Some((wanted, count)) = chosen else { return };
-    if wanted == name && PASSED.fetch_add(1, Ordering::Relaxed) + 1 == *count {
-        let me = rustix::process::getpid();
-        let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
+    let chosen = CHOSEN.get_or_init(|| Some(parse(&std::env::var("CHRONICLE_FAILPOINT").ok()?)));
+    let Some(chosen) = chosen else { return };
+    if chosen.name == name && PASSED.fetch_add(1, Ordering::Relaxed) + 1 == chosen.count {
+        use rustix::process::Signal;
+        let signal = if chosen.stops { Signal::STOP } else { Signal::KILL };
+        let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
     }
 }
 
@@ -51,13 +59,29 @@ pub(crate) fn hit(name: &'static str) {
 #[inline(always)]
 pub(crate) fn hit(_name: &'static str) {}
 
-/// Splits `name:N`; without a number it is the first time.
+/// What `CHRONICLE_FAILPOINT` asks for.
 #[cfg(any(test, feature = "failpoints"))]
-fn parse(text: String) -> (String, u64) {
-    match text.split_once(':').map(|(name, count)| (name, count.parse())) {
-        Some((name, Ok(count))) => (name.to_owned(), count),
+#[derive(Debug, PartialEq, Eq)]
+struct Chosen {
+    name: String,
+    /// Which time the point is passed, from 1.
+    count: u64,
+    /// The process is only stopped.
+    stops: bool,
+}
+
+/// Splits `stop:name:N`; without a number it is the first time.
+#[cfg(any(test, feature = "failpoints"))]
+fn parse(text: &str) -> Chosen {
+    let (text, stops) = match text.strip_prefix("stop:") {
+        Some(rest) => (rest, true),
+        None => (text, false),
+    };
+    let (name, count) = match text.split_once(':').map(|(name, count)| (name, count.parse())) {
+        Some((name, Ok(count))) => (name, count),
         _ => (text, 1),
-    }
+    };
+    Chosen { name: name.to_owned(), count, stops }
 }
 
 #[cfg(test)]
@@ -66,8 +90,11 @@ mod tests {
 
     #[test]
     fn a_point_may_name_the_time_at_which_it_kills() {
-        assert_eq!(parse("rewind_after_step".into()), ("rewind_after_step".into(), 1));
-        assert_eq!(parse("rewind_after_step:7".into()), ("rewind_after_step".into(), 7));
+        let chosen = |count, stops| Chosen { name: "rewind_after_step".into(), count, stops };
+        assert_eq!(parse("rewind_after_step"), chosen(1, false));
+        assert_eq!(parse("rewind_after_step:7"), chosen(7, false));
+        assert_eq!(parse("stop:rewind_after_step"), chosen(1, true));
+        assert_eq!(parse("stop:rewind_after_step:7"), chosen(7, true));
     }
 
     #[test]

@@ -30,6 +30,8 @@ const READ_FILE: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
+/// How often something may be moved out of a root while it is being opened.
+const ESCAPES: u32 = 64;
 /// The kernel's limit for one attribute and for the list of their names.
 const XATTR_MAX: usize = 65_536;
 
@@ -362,9 +364,13 @@ pub fn open_beneath(
     below: impl rustix::path::Arg + Copy,
     flags: OFlags,
 ) -> Result<OwnedFd, Errno> {
+    let mut escapes = 0;
     loop {
         match rustix::fs::openat2(&directory, below, flags, Mode::empty(), INSIDE) {
             Err(Errno::INTR) => {}
+            // It was moved out of the root while the kernel was on its way there. What stands in its
+            // place is to be had with the next try, unless somebody does that all the time.
+            Err(Errno::XDEV) if escapes < ESCAPES => escapes += 1,
             // A rename elsewhere got in the kernel's way. A file that is opened without blocking
             // says the same of a lease, and that may last.
             Err(Errno::AGAIN) if !flags.contains(OFlags::NONBLOCK) => {}

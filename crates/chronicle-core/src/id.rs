@@ -1,6 +1,7 @@
 //! The names of things: each kind of id is a type of its own, so that two can never be mixed.
 
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::str::FromStr;
 
 /// Fills a fixed-size array with random bytes from the kernel.
@@ -219,6 +220,28 @@ impl fmt::Display for Seq {
 /// A point in time: nanoseconds since 1970, UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(pub i64);
+
+/// Many names of objects. They are hashes already: a part of one is as good as another hash of it.
+pub(crate) type ObjectSet = std::collections::HashSet<ObjectId, BuildHasherDefault<Part>>;
+
+/// Takes the first bytes of a name for its hash.
+#[derive(Default)]
+pub(crate) struct Part(u64);
+
+impl Hasher for Part {
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk() {
+            self.0 = u64::from_le_bytes(*first);
+        }
+    }
+
+    // The length of a name says nothing.
+    fn write_usize(&mut self, _: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -46,6 +46,7 @@
 //! ```
 
 mod apply;
+mod base64;
 mod catalog;
 mod chain;
 mod clock;
@@ -55,51 +56,71 @@ mod error;
 mod failpoint;
 mod filter;
 mod fs;
+#[cfg(test)]
+mod fuzz;
+mod grant;
+mod head;
 mod home;
 mod id;
+mod key;
 mod known;
 mod lock;
 mod look;
 mod merge;
+pub mod merkle;
 mod objects;
 mod path;
 mod plan;
 mod process;
 mod record;
 mod repository;
+mod retention;
+mod room;
+mod secret;
+mod settings;
+mod skim;
 mod store;
+mod sweep;
 mod text;
 mod view;
 mod watch;
+mod witness;
 mod workspace;
 
 pub use catalog::{Log, MemoryLog};
 pub use clock::{Clock, SystemClock};
 pub use codec::{DecodeError, FORMAT_VERSION};
 pub use entry::{Author, Change, Entry, Evidence};
-pub use error::{Error, Result, Stop};
+pub use error::{Error, Finding, Result, Stop};
 pub use failpoint::ALL as FAILPOINTS;
+pub use grant::{Act, Grant, OperatorKey, SignedGrant};
+pub use head::{Anchor, PublicKey, SignedHead, TreeHead};
 pub use home::Home;
 pub use id::{
     Epoch, LeafHash, LinkHash, ObjectId, PlanId, Seq, SnapshotId, Time, TransactionId, WorkspaceId,
     to_hex,
 };
+pub use key::KeySource;
 pub use path::{InvalidPath, WorkspacePath, escape};
 pub use plan::OnConflict;
 pub use process::Process;
 pub use record::{Head, Kind, Labels, Record, Sealed};
+pub use retention::Policy;
+pub use settings::{SecretSettings, Settings};
 pub use store::{
     ContentStorage, Intake, LARGE_OBJECT, LocalStore, MemoryStore, Row, pack_object, unpack_object,
 };
 pub use text::patch as text_patch;
 pub use view::{
-    ConflictView, Diff, DiffChange, EntryView, FileChange, GrepMatch, Iteration, KeptView,
-    PlanStep, PlanView, RewindReport, SCHEMA, SnapshotMetadata, Status, Transaction, TurnView,
-    VerifyReport,
+    ConflictView, Diff, DiffChange, DoctorFinding, DoctorReport, EntryView, FileChange,
+    ForgetReport, ForgottenView, GcReport, GrepMatch, HeadView, Iteration, KeptView, LostContent,
+    PlanStep, PlanView, ProofView, PruneReport, RewindReport, SCHEMA, SnapshotMetadata, Status,
+    Transaction, TurnView, VerifyReport, WitnessView,
 };
 pub use watch::{WATCHER, WatchEnd, WatchOptions};
+pub use witness::{Place, Witness};
 pub use workspace::{
-    Call, CallEnd, DiffRequest, GitChoice, HistorySize, InitOptions, InitReport, LogQuery, News,
-    Progress, Prompt, RewindKind, RewindRequest, RunTicket, SettleReport, SnapshotRequest,
-    TurnRequest, Workspace,
+    Call, CallEnd, DiffRequest, Forgettable, GitChoice, HistorySize, InitOptions, InitReport,
+    LogQuery, News, Progress, Prompt, RewindKind, RewindRequest, RunTicket, SettleReport,
+    SnapshotRequest, TurnRequest, VerifyRequest, WitnessPatience, Workspace,
 };

@@ -155,7 +155,9 @@ fn merge_files(
             None => return Ok(Err(what)),
             Some((object, size)) => {
                 by_lines = true;
-                File { object, size, ..theirs.clone() }
+                // What came from a secret is one.
+                let secret = base.secret || ours.secret || theirs.secret;
+                File { object, secret, size, ..theirs.clone() }
             }
         },
     };
@@ -409,7 +411,7 @@ mod tests {
             "f" => {
                 let bytes = text(value);
                 let (object, size) = (ObjectId::of(&bytes), bytes.len() as u64);
-                Entry::File(File { object, size, sparse: false, link, meta })
+                Entry::File(File { object, secret: false, size, sparse: false, link, meta })
             }
             "d" => Entry::Directory(meta),
             "l" => Entry::Symlink(Symlink { target: value.into(), meta }),

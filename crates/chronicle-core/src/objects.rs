@@ -6,19 +6,33 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
+use crate::home::Home;
 use crate::id::ObjectId;
-use crate::store::{ContentStorage, LocalStore, Row, pack_object, unpack_object};
+use crate::secret::Secrets;
+use crate::store::{ContentStorage, LocalStore, Row, open_object, pack_object, pack_secret};
 
 /// The content of one workspace, readable from several threads.
 pub(crate) struct Objects {
     catalog: Mutex<Catalog>,
     local: LocalStore,
+    secrets: Secrets,
 }
 
 impl Objects {
     /// Opens the content through a connection of its own.
-    pub(crate) fn open(catalog: &Path, store: &Path) -> Result<Self> {
-        Ok(Self { catalog: Mutex::new(Catalog::open(catalog)?), local: LocalStore::open(store)? })
+    pub(crate) fn open(catalog: &Path, home: &Home) -> Result<Self> {
+        Ok(Self {
+            catalog: Mutex::new(Catalog::open(catalog)?),
+            local: LocalStore::open_with(&home.store(), home.secrets())?,
+            secrets: home.secrets().clone(),
+        })
+    }
+
+    /// Keeps secret bytes sealed, and says their name.
+    pub(crate) fn put_secret(&self, bytes: &[u8]) -> Result<ObjectId> {
+        let (id, stored) = pack_secret(self.secrets.key_or_make()?, bytes);
+        self.catalog().put_objects(&[Row { id, stored }])?;
+        Ok(id)
     }
 
     /// Reads many objects as of one moment: each look-up alone would lock the catalog anew.
@@ -48,7 +62,7 @@ impl ContentStorage for Objects {
         }
         let row = self.catalog().object(id)?;
         match row {
-            Some(stored) => unpack_object(id, &stored),
+            Some(stored) => open_object(id, &stored, &self.secrets),
             None => self.local.get(id),
         }
     }
@@ -72,7 +86,7 @@ impl ContentStorage for Objects {
     fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send>> {
         let row = self.catalog().object(id)?;
         match row {
-            Some(stored) => Ok(Box::new(Cursor::new(unpack_object(id, &stored)?))),
+            Some(stored) => Ok(Box::new(Cursor::new(open_object(id, &stored, &self.secrets)?))),
             None => self.local.reader(id),
         }
     }

@@ -9,6 +9,9 @@ use crate::codec::{DecodeError, Decoder, Encoder};
 /// How far up somebody's parents are looked for.
 const GENERATIONS: usize = 64;
 
+/// The shells that people and agents use.
+const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "fish"];
+
 /// One process, for ever.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Process {
@@ -50,8 +53,18 @@ impl Process {
 
     /// The processes that lead to this one, its parent first.
     pub fn ancestors() -> Vec<Self> {
+        Self::above(std::process::id())
+    }
+
+    /// The processes above one that lives, its parent first; `None` if it does not.
+    pub(crate) fn ancestors_if_alive(&self) -> Option<Vec<Self>> {
+        let above = self.is_alive().then(|| Self::above(self.pid))?;
+        // Else the number may have been another's meanwhile.
+        self.is_alive().then_some(above)
+    }
+
+    fn above(mut pid: u32) -> Vec<Self> {
         let mut found = Vec::new();
-        let mut pid = std::process::id();
         let boot = boot();
         while let Some(Stat { parent, .. }) = stat(pid)
             && parent > 1
@@ -66,12 +79,21 @@ impl Process {
 
     /// The agent that called us: the nearest ancestor that is not a shell between.
     pub fn caller() -> Option<Self> {
-        const BETWEEN: [&str; 10] =
-            ["sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "timeout", "chronicle"];
+        const BETWEEN: [&str; 4] = ["busybox", "env", "timeout", "chronicle"];
         let between = |process: &Self| {
-            stat(process.pid).is_some_and(|stat| BETWEEN.contains(&&stat.name[..]))
+            stat(process.pid).is_some_and(|stat| {
+                SHELLS.contains(&&stat.name[..]) || BETWEEN.contains(&&stat.name[..])
+            })
         };
         Self::ancestors().into_iter().find(|process| !between(process))
+    }
+
+    /// Whether it is a shell: one that starts what it is told at its own terminal, and takes in no
+    /// orphans of others.
+    pub(crate) fn is_shell(&self) -> bool {
+        let is_shell =
+            |stat: &Stat| stat.started == self.started && SHELLS.contains(&&stat.name[..]);
+        self.boot == boot() && stat(self.pid).as_ref().is_some_and(is_shell)
     }
 
     pub(crate) fn encode(&self, out: &mut Encoder) {
@@ -87,9 +109,15 @@ impl Process {
     }
 }
 
-fn boot() -> String {
+/// Names this boot of the machine.
+pub(crate) fn boot() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
+}
+
+/// When the process with this number started, and the number of its parent.
+pub(crate) fn parentage(pid: u32) -> Option<(u64, u32)> {
+    stat(pid).map(|stat| (stat.started, stat.parent))
 }
 
 fn stat(pid: u32) -> Option<Stat> {

@@ -1,6 +1,7 @@
 //! The records of the log: what they say, before and after they are bytes.
 
 use crate::entry::Change;
+use crate::head::PublicKey;
 use crate::id::{Epoch, LeafHash, LinkHash, Seq, SnapshotId, Time, TransactionId, WorkspaceId};
 
 /// What a record says happened.
@@ -34,6 +35,8 @@ pub enum Kind {
     Prune,
     /// Content was removed for good on purpose.
     Forget,
+    /// Somebody else takes the say over what takes protection away.
+    Operator,
 }
 
 /// One record of the log.
@@ -103,6 +106,35 @@ pub struct Labels {
     pub sub_agent: Option<String>,
     /// A change was put aside instead of deleted, or anything else worth telling for ever.
     pub note: Option<String>,
+    /// The records that a prune dropped or made one, in order.
+    pub pruned: Vec<Pruned>,
+    /// Why a prune or a forget took place and by which rules, in words.
+    pub policy: Option<String>,
+    /// The changes that a forget made say less, in the order of its own changes.
+    pub forgotten: Vec<ChangeRef>,
+    /// Whose grant is needed from here on.
+    pub operator: Option<PublicKey>,
+    /// The operator's grant for what this record does.
+    pub grant: Option<String>,
+}
+
+/// Neighbouring records that a prune dropped or made one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pruned {
+    /// The first of them.
+    pub first: Seq,
+    /// The last of them.
+    pub last: Seq,
+    /// How many changes of the prune record stand for them, from where the range before ended; `None`
+    /// if nothing does, because nothing before `last` can be reached any more.
+    pub merged: Option<u32>,
+}
+
+impl Pruned {
+    /// Whether a record is one of them.
+    pub fn holds(&self, seq: Seq) -> bool {
+        self.first <= seq && seq <= self.last
+    }
 }
 
 /// Names one change: the record and the change's place in it.

@@ -92,9 +92,12 @@ pub struct FileChange {
 pub struct EntryView {
     /// `file`, `directory`, `symlink`, `special`, `repository`, `absent` or `unknown`.
     pub kind: String,
-    /// The content's BLAKE3 hash.
+    /// The content's BLAKE3 hash; of secret content, a keyed one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
+    /// Whether the content is secret: kept sealed, and never shown unasked.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub secret: bool,
     /// Length in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
@@ -128,6 +131,9 @@ pub struct Diff {
     pub insertions: u64,
     /// Lines removed.
     pub deletions: u64,
+    /// Whether only a part was looked into, because of the request's limits: some of `changes`, and
+    /// their lines, or some patches are missing.
+    pub partial: bool,
 }
 
 /// One path that differs between two moments.
@@ -199,6 +205,8 @@ pub struct PlanView {
     pub moves_head: bool,
     /// Filtered output that is newer than a restored source, which builds will take for fresh.
     pub stale_output: Vec<String>,
+    /// What comes back that some tool runs by itself: hooks, agents' settings, `.envrc`.
+    pub runs_by_itself: Vec<String>,
 }
 
 /// One path of a plan.
@@ -385,6 +393,152 @@ pub struct Status {
     pub pins: Vec<String>,
     /// Further roots.
     pub roots: Vec<String>,
+    /// How many records the newest signed head is about; 0 if there is none.
+    pub signed_size: u64,
+    /// Why the last head could not be signed.
+    pub head_problem: Option<String>,
+    /// How the witnesses stand.
+    pub witnesses: Vec<WitnessView>,
+}
+
+/// What `prune` dropped and merged, or would.
+#[derive(Debug, Clone, Serialize)]
+pub struct PruneReport {
+    /// The version of this shape.
+    pub schema: u32,
+    /// Nothing was changed: this is what would be.
+    pub dry_run: bool,
+    /// Records of which only the hash stays.
+    pub dropped_records: u64,
+    /// Records that became one with their neighbours.
+    pub merged_records: u64,
+    /// Changes that stand for the merged records.
+    pub merged_changes: u64,
+    /// Snapshots that cannot be named any more.
+    pub dropped_snapshots: u64,
+    /// The moment just after this record is the oldest that can be reached.
+    pub oldest_kept_seq: u64,
+    /// When the first thing after that moment happened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_kept_at: Option<String>,
+    /// Bytes of content that were freed.
+    pub freed_bytes: u64,
+}
+
+impl PruneReport {
+    /// In few words.
+    pub fn words(&self) -> String {
+        format!(
+            "{} records dropped, {} merged into {} changes",
+            self.dropped_records, self.merged_records, self.merged_changes
+        )
+    }
+
+    /// Whether nothing went.
+    pub fn is_empty(&self) -> bool {
+        self.dropped_records == 0 && self.merged_records == 0
+    }
+}
+
+/// What was forgotten, or would be.
+#[derive(Debug, Clone, Serialize)]
+pub struct ForgetReport {
+    /// The version of this shape.
+    pub schema: u32,
+    /// Nothing was changed: this is what would be.
+    pub dry_run: bool,
+    /// Contents that are gone.
+    pub objects: u64,
+    /// Changes that say less.
+    pub changes: u64,
+    /// Where they were.
+    pub paths: Vec<ForgottenView>,
+    /// Of a dry run: paths that hold it now, which must change first.
+    pub still_there: Vec<String>,
+    /// Of a dry run: other workspaces that need it, by their roots.
+    pub needed_elsewhere: Vec<String>,
+}
+
+/// A path at which something was forgotten.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub struct ForgottenView {
+    /// Where.
+    pub path: String,
+    /// The records that say less of it.
+    pub seqs: Vec<u64>,
+}
+
+/// What garbage collection took away.
+#[derive(Debug, Clone, Serialize)]
+pub struct GcReport {
+    /// The version of this shape.
+    pub schema: u32,
+    /// Objects that something needs.
+    pub objects_kept: u64,
+    /// Objects that nothing needed.
+    pub objects_gone: u64,
+    /// Bytes that they took.
+    pub freed_bytes: u64,
+}
+
+/// What `doctor` found, and what it put right.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct DoctorReport {
+    /// The version of this shape.
+    pub schema: u32,
+    /// Nothing was changed: this is what was found.
+    pub dry_run: bool,
+    /// Nothing is out of order, or everything was put right.
+    pub sound: bool,
+    /// Records in the log.
+    pub records: u64,
+    /// Objects that were read back.
+    pub objects: u64,
+    /// What was out of order.
+    pub findings: Vec<DoctorFinding>,
+    /// Objects that are lost for good.
+    pub lost_objects: u64,
+    /// Which paths and snapshots named them.
+    pub lost: Vec<LostContent>,
+}
+
+/// One thing that was out of order.
+#[derive(Debug, Clone, Serialize)]
+pub struct DoctorFinding {
+    /// What kind of thing, in one word.
+    pub code: &'static str,
+    /// What it is, for people.
+    pub words: String,
+    /// Whether it was put right.
+    pub repaired: bool,
+    /// What to do about it, if it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Content that is lost, at one place that names it.
+#[derive(Debug, Clone, Serialize)]
+pub struct LostContent {
+    /// The object.
+    pub object: String,
+    /// The path.
+    pub path: String,
+    /// The path's bytes, where they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_b64: Option<String>,
+    /// The record.
+    pub seq: u64,
+    /// Whether it is what stood there `before` or `after` the change.
+    pub side: &'static str,
+    /// The snapshot that the record is a part of.
+    pub snapshot: Option<String>,
+    /// Its short form.
+    pub short_id: Option<String>,
+    /// What the action was.
+    pub summary: Option<String>,
+    /// Its size in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
 }
 
 /// What `verify` found in order.
@@ -398,6 +552,71 @@ pub struct VerifyReport {
     pub objects: u64,
     /// Objects that were read back.
     pub objects_read: u64,
+    /// Secret objects that are there and could not be read back, for want of their key.
+    pub objects_not_read: u64,
     /// The head that was reached.
     pub head_hash: String,
+    /// The root of the Merkle tree over all records, in base64.
+    pub root: String,
+    /// Signed heads that were checked.
+    pub heads: u64,
+    /// The witnesses that were asked, and how far each has seen.
+    pub witnesses: Vec<WitnessView>,
+    /// The size of the head that was given with `--anchor`, and that fits.
+    pub anchored: Option<u64>,
+}
+
+/// A signed head.
+#[derive(Debug, Clone, Serialize)]
+pub struct HeadView {
+    /// The version of this shape.
+    pub schema: u32,
+    /// The workspace's id.
+    pub workspace_id: String,
+    /// The life of its log.
+    pub epoch: String,
+    /// How many records it is about.
+    pub size: u64,
+    /// The root of the Merkle tree over them, in base64.
+    pub root: String,
+    /// The link of the last of them.
+    pub link: String,
+    /// When it was made, RFC 3339.
+    pub timestamp: String,
+    /// The size of the head before it, or 0.
+    pub after: u64,
+    /// The public key that signed it, in base64.
+    pub key: String,
+    /// The signed text itself.
+    pub note: String,
+}
+
+/// A proof about the Merkle tree.
+#[derive(Debug, Clone, Serialize)]
+pub struct ProofView {
+    /// The version of this shape.
+    pub schema: u32,
+    /// The record that it is about, or the size of the older tree.
+    pub from: u64,
+    /// The size of the tree.
+    pub size: u64,
+    /// The record's leaf hash, in base64; missing where it is about an older tree.
+    pub leaf_hash: Option<String>,
+    /// The hashes, in base64, in the order in which they are used.
+    pub proof: Vec<String>,
+}
+
+/// How a witness stands.
+#[derive(Debug, Clone, Serialize)]
+pub struct WitnessView {
+    /// `file` or `git`.
+    pub kind: String,
+    /// Where it is.
+    pub place: String,
+    /// How many records the newest head is about that it has; 0 if it has none.
+    pub size: u64,
+    /// How many records are newer than that.
+    pub behind: u64,
+    /// Why it could not be given the newest head.
+    pub problem: Option<String>,
 }

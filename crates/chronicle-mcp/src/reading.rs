@@ -95,17 +95,28 @@ pub(crate) fn diff(call: &Call<'_>, given: JsonObject) -> Result<Answer, Refusal
     let given: arguments::Diff = arguments::read(given)?;
     let mut workspace = call.open()?;
     let paths = call.paths(&workspace, &given.paths)?;
-    let request = DiffRequest { from: given.from, to: given.to, paths, patch: given.patch };
-    let mut found = workspace.diff(&request)?;
     let most = bounded(given.limit.or(Some(arguments::LIST_MOST)));
-    let cut = found.changes.len() > most;
-    found.changes.truncate(most);
+    let request = DiffRequest {
+        from: given.from,
+        to: given.to,
+        paths,
+        patch: given.patch,
+        most_changes: Some(most),
+        most_patch_bytes: Some(TEXT_MOST),
+    };
+    let found = workspace.diff(&request)?;
+    let cut = found.files_changed > found.changes.len() as u64;
     let mut text = words::diff(&found, cut);
     let mut patches = String::new();
     let mut value = json_of(&found);
     value["cut"] = cut.into();
     let mut patch_cut = false;
     for change in value["changes"].as_array_mut().into_iter().flatten() {
+        if given.patch && !change["patch"].is_string() {
+            (change["patch"], change["patch_cut"]) = ("".into(), true.into());
+            patch_cut = true;
+            continue;
+        }
         patch_cut |= cut_field(change, "patch", TEXT_MOST.saturating_sub(patches.len()));
         patches.push_str(change["patch"].as_str().unwrap_or_default());
     }
@@ -117,13 +128,12 @@ pub(crate) fn diff(call: &Call<'_>, given: JsonObject) -> Result<Answer, Refusal
 
 pub(crate) fn search(call: &Call<'_>, given: JsonObject) -> Result<Answer, Refusal> {
     let given: arguments::Search = arguments::read(given)?;
-    let mut found = call.open()?.grep(&given.pattern, given.path.as_deref())?;
-    let most = bounded(given.limit);
-    let total = found.len();
-    found.truncate(most);
-    let text = words::matches(&found, total);
-    let mut value = list("matches", found.iter().map(json_of).collect(), total > most);
-    value["total"] = total.into();
+    let (pattern, path) = (&given.pattern, given.path.as_deref());
+    let (found, partial) = call.open()?.grep_some(pattern, path, bounded(given.limit))?;
+    let text = words::matches(&found, partial);
+    let mut value = list("matches", found.iter().map(json_of).collect(), partial);
+    value["total"] = found.len().into();
+    value["partial"] = partial.into();
     Ok(Answer { value, text })
 }
 
@@ -148,7 +158,7 @@ pub(crate) fn read_version(call: &Call<'_>, given: JsonObject) -> Result<Answer,
     let path = call.path(&workspace, &given.path)?;
     let at = given.at.as_deref().map(|target| workspace.resolve(target)).transpose()?;
     let mut window = Window { skip: given.offset, most, bytes: Vec::new(), is_full: false };
-    match workspace.cat(&path, given.at.as_deref(), &mut window) {
+    match workspace.cat_unless_secret(&path, given.at.as_deref(), &mut window) {
         Err(_) if window.is_full => {}
         done => done?,
     }

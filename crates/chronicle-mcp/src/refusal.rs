@@ -72,6 +72,7 @@ fn hint(error: &Error) -> Option<&'static str> {
              span like 2h, an RFC 3339 time or a pin; before:X and after:X say it outright"
         }
         Error::Ambiguous { .. } => "Give more of the id",
+        Error::Secret(_) => "Secrets are shown to the person alone, with: chronicle cat PATH",
         Error::OutsideRoots(_) => "Name a path in the workspace",
         Error::ThroughSymlink(_) => "Name the real path behind the link",
         Error::InvalidPath(_) => "Give the path without '.', '..' or doubled slashes",
@@ -100,6 +101,10 @@ fn stop_hint(stop: &Stop) -> Option<&'static str> {
         Stop::OtherSession(_) => "Preview only your own session's work",
         Stop::ActiveTransaction(_) => "The transaction must end first; ask the person",
         Stop::Nothing(_) => "Call list_turns or list_snapshots to see what happened",
+        // Only a person forgets.
+        Stop::StillThere(_) | Stop::NeededElsewhere(_) => return None,
+        Stop::NotAllowed(_) => "Only a person may do that; ask for it",
+        Stop::NeedsOperator(_) => "Only the operator may allow that; ask for it",
         Stop::NeedsPlan | Stop::NotConfirmed(_) => "Nothing was changed; call preview again",
     })
 }

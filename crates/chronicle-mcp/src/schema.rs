@@ -180,6 +180,7 @@ fn entry() -> Value {
         ("hash?", text()),
         ("size?", number()),
         ("mode?", text()),
+        ("secret?", truth()),
         ("target?", text()),
         ("why?", text()),
     ])
@@ -286,6 +287,7 @@ pub(crate) fn diff() -> Value {
         ("files_changed", number()),
         ("insertions", number()),
         ("deletions", number()),
+        ("partial", truth()),
         ("cut", truth()),
     ])
 }
@@ -302,7 +304,7 @@ pub(crate) fn matches() -> Value {
         ("removed_by_turn", or_null(number())),
         ("first_turn", or_null(number())),
     ]);
-    with(listed("matches", found), [("total", number())])
+    with(listed("matches", found), [("total", number()), ("partial", truth())])
 }
 
 pub(crate) fn versions() -> Value {
@@ -361,6 +363,7 @@ fn plan_of_command() -> Value {
         ("span_seconds", number()),
         ("moves_head", truth()),
         ("stale_output", list(text())),
+        ("runs_by_itself", list(text())),
         ("left_off?", left_off()),
     ])
 }
@@ -392,7 +395,22 @@ pub(crate) fn verified() -> Value {
         ("records", number()),
         ("objects", number()),
         ("objects_read", number()),
+        ("objects_not_read", number()),
         ("head_hash", text()),
+        ("root", text()),
+        ("heads", number()),
+        ("witnesses", list(witness())),
+        ("anchored", or_null(number())),
+    ])
+}
+
+fn witness() -> Value {
+    object([
+        ("kind", text()),
+        ("place", text()),
+        ("size", number()),
+        ("behind", number()),
+        ("problem", or_null(text())),
     ])
 }
 
@@ -428,6 +446,9 @@ pub(crate) fn status() -> Value {
         ("redoable", number()),
         ("pins", list(text())),
         ("roots", list(text())),
+        ("signed_size", number()),
+        ("head_problem", or_null(text())),
+        ("witnesses", list(witness())),
         ("own_sessions", list(text())),
         ("left_off?", left_off()),
     ])

@@ -179,7 +179,7 @@ fn report(done: RewindReport, action: Action) -> Answer {
 
 fn shorten_plan(plan: &mut Value) {
     let lists = ["write", "delete", "merge", "keep", "conflict", "unknown", "git", "irreversible"];
-    for field in lists.into_iter().chain(["shared", "stale_output", "authors"]) {
+    for field in lists.into_iter().chain(["shared", "stale_output", "runs_by_itself", "authors"]) {
         shorten(plan, field, PATHS_MOST);
     }
 }

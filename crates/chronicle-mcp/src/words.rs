@@ -124,8 +124,12 @@ pub(crate) fn diff(diff: &Diff, cut: bool) -> String {
     format!("From {from} to {to}: {files} changed\n{}{}", lines(changes), more(cut))
 }
 
-pub(crate) fn matches(found: &[GrepMatch], total: usize) -> String {
-    let mut text = format!("{} in all versions\n", count(total, "matching line"));
+pub(crate) fn matches(found: &[GrepMatch], partial: bool) -> String {
+    let lines = count(found.len(), "matching line");
+    let mut text = match partial {
+        true => format!("Partial, the first {lines} in all versions\n"),
+        false => format!("{lines} in all versions\n"),
+    };
     for found in found {
         let state = match (&found.removed_by, found.present) {
             (_, true) => "there now".to_owned(),
@@ -134,7 +138,7 @@ pub(crate) fn matches(found: &[GrepMatch], total: usize) -> String {
         };
         let _ = writeln!(text, "{} ({state}): {}", found.path, found.line);
     }
-    text + more(found.len() < total)
+    text + more(partial)
 }
 
 pub(crate) fn history(path: &str, versions: &[Iteration], total: usize) -> String {

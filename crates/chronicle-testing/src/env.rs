@@ -11,6 +11,9 @@ use std::process::{Command, Output, Stdio};
 pub struct Env {
     holder: tempfile::TempDir,
     binary: PathBuf,
+    workspace: PathBuf,
+    home: PathBuf,
+    variables: Vec<(&'static str, PathBuf)>,
 }
 
 /// What a command said and how it ended.
@@ -34,7 +37,8 @@ impl Env {
             .tempdir()
             .expect("a scratch directory can be made");
         let binary = std::env::var_os("CHRONICLE_BIN").map_or(binary.into(), PathBuf::from);
-        let env = Self { holder, binary };
+        let (workspace, home) = (holder.path().join("ws"), holder.path().join("home"));
+        let env = Self { holder, binary, workspace, home, variables: Vec::new() };
         std::fs::create_dir(env.workspace()).expect("the workspace can be made");
         env
     }
@@ -49,17 +53,33 @@ impl Env {
         Self { binary, ..self }
     }
 
+    /// The same world with history kept elsewhere.
+    pub fn with_home(self, home: PathBuf) -> Self {
+        Self { home, ..self }
+    }
+
+    /// The same world with another directory as its workspace.
+    pub fn with_workspace(self, workspace: PathBuf) -> Self {
+        Self { workspace, ..self }
+    }
+
+    /// The same world with a variable more, or another value of one.
+    pub fn with_variable(mut self, name: &'static str, value: impl Into<PathBuf>) -> Self {
+        self.variables.push((name, value.into()));
+        self
+    }
+
     /// The workspace's directory.
     pub fn workspace(&self) -> PathBuf {
-        self.base().join("ws")
+        self.workspace.clone()
     }
 
     /// Where history is kept.
     pub fn home(&self) -> PathBuf {
-        self.base().join("home")
+        self.home.clone()
     }
 
-    /// The directory that holds both.
+    /// The scratch directory of this world, which holds both unless they were put elsewhere.
     pub fn base(&self) -> &Path {
         self.holder.path()
     }
@@ -98,6 +118,7 @@ impl Env {
             .env("COLUMNS", "100")
             .current_dir(self.workspace())
             .stdin(Stdio::null());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 

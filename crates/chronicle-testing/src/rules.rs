@@ -86,6 +86,8 @@ struct Change {
     turn: Option<u64>,
     /// Which look found it.
     look: usize,
+    /// Between two looks it was deleted and made again.
+    anew: bool,
     live: bool,
 }
 
@@ -147,6 +149,8 @@ pub struct Model {
     open: Vec<(u64, &'static str)>,
     /// Files that an action announced: whose it is.
     announced: BTreeMap<usize, &'static str>,
+    /// Files that were made since the last look.
+    made: BTreeSet<usize>,
     /// What was before each look.
     looks: Vec<Moment>,
     redo: Vec<Moment>,
@@ -177,6 +181,7 @@ impl Model {
             turns: Vec::new(),
             open: Vec::new(),
             announced: BTreeMap::new(),
+            made: BTreeSet::new(),
             looks: Vec::new(),
             redo: Vec::new(),
             fresh: 0,
@@ -223,6 +228,9 @@ impl Model {
                 continue;
             }
             if let Some(after) = self.proposal(me, file, dice) {
+                if self.files[file].is_none() {
+                    self.made.insert(file);
+                }
                 self.files[file] = after;
                 return file;
             }
@@ -295,6 +303,7 @@ impl Model {
             }
         }
         self.announced.clear();
+        self.made.clear();
         self.known = self.files.clone();
     }
 
@@ -303,7 +312,8 @@ impl Model {
             |(_, session): &&(u64, &'static str)| author == Some(Author::Session(session));
         let turn = self.open.iter().find(session).map(|(number, _)| *number);
         let look = self.looks.len();
-        self.history.push(Change { file, before, after, author, turn, look, live: true });
+        let anew = before.is_some() && self.made.contains(&file);
+        self.history.push(Change { file, before, after, author, turn, look, anew, live: true });
     }
 
     fn now(&self) -> Moment {
@@ -506,25 +516,22 @@ impl Model {
         let (mut state, mut conflict) = (to.states[file].clone(), false);
         let later: Vec<_> =
             self.history[to.changes..].iter().filter(|change| change.file == file).collect();
-        // A rewind does not say that it moved something, so that later work may not follow.
-        let moved_by_rewind = later
-            .iter()
-            .any(|change| change.author.is_none() && moved(&change.before, &change.after));
         for group in later.chunk_by(|a, b| keep(a) == keep(b)).filter(|group| keep(group[0])) {
             let (first, last) = (group[0], group[group.len() - 1]);
-            if moved_by_rewind && moved(&state, &first.before) {
-                return Merged::Open;
-            }
-            let made_anew = group.iter().any(|change| change.after.is_none());
+            let made_anew = group.iter().any(|change| change.after.is_none() || change.anew);
             match merge(file, [&state, &first.before, &last.after]) {
                 // What is deleted in the end is no conflict any more.
                 _ if conflict && last.after.is_none() => (state, conflict) = (None, false),
-                _ if conflict => {}
-                Merged::Into(merged) => state = merged,
                 // Deleted and made again under another name it is another file.
-                Merged::Conflict if made_anew && moved(&first.before, &last.after) => {
+                merged
+                    if (conflict || matches!(merged, Merged::Conflict))
+                        && made_anew
+                        && moved(&first.before, &last.after) =>
+                {
                     return Merged::Open;
                 }
+                _ if conflict => {}
+                Merged::Into(merged) => state = merged,
                 Merged::Conflict => conflict = true,
                 Merged::Open => return Merged::Open,
             }

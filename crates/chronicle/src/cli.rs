@@ -16,7 +16,8 @@ const AFTER_HELP: &str = "\
     listed paths, 10 no workspace, 11 busy, 12 verification failed, 125 run itself failed, 130 \
     cancelled. For changed and grep 1 is an answer, and failing is 5.\n\n\
     Environment: CHRONICLE_HOME (where history lies, ~/.chronicle), CHRONICLE=off (changing \
-    commands do nothing), NO_COLOR.";
+    commands do nothing), CHRONICLE_KEY_FILE or CHRONICLE_KEY (what signs heads, \
+    ~/.config/chronicle/head.key), NO_COLOR.";
 
 /// See, search, prove and take back whatever agents do to a workspace
 #[derive(Debug, Parser)]
@@ -73,8 +74,20 @@ pub(crate) enum Verb {
     Cat(CatArgs),
     Grep(GrepArgs),
     Pin(PinArgs),
+    Prune(PruneArgs),
+    Forget(ForgetArgs),
+    /// Free the content that no workspace of the home needs any more
+    Gc,
     Verify(VerifyArgs),
+    Doctor(DoctorArgs),
+    Head(HeadArgs),
+    /// Hand signed heads over to places outside the home, so that lost history is noticed
+    #[command(subcommand)]
+    Witness(WitnessVerb),
     Watch(WatchArgs),
+    /// Give somebody else than the agents' user the say over what takes protection away
+    #[command(subcommand)]
+    Operator(OperatorVerb),
     /// Show or accept the workspace's settings
     #[command(subcommand)]
     Config(ConfigVerb),
@@ -407,7 +420,7 @@ pub(crate) struct CatArgs {
 
 /// Search every version of every file: where a line was first seen, and what removed it
 ///
-/// Exit 0 if there is a match, 1 if there is none.
+/// Exit 0 if there is a match, 1 if there is none. Secrets are not searched.
 #[derive(Debug, Args)]
 pub(crate) struct GrepArgs {
     /// A regular expression
@@ -426,12 +439,162 @@ pub(crate) struct PinArgs {
     pub(crate) name: String,
 }
 
-/// Recompute the chain of records and check that their content is there
+/// Drop history that the rules no longer keep, and free its content
+///
+/// What stays is set in chronicle.toml: the newest turns whole, then a moment an hour, a day, a week,
+/// and nothing older than the limits. Pins, recent sessions and what redo needs always stay. It runs by
+/// itself once a day.
+#[derive(Debug, Args)]
+pub(crate) struct PruneArgs {
+    /// Only say what would go
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Remove content for good: a secret that should never have been kept
+///
+/// Every record that names the content says "forgotten" from then on, one more record tells of it, and
+/// the content goes from the store and the catalog. History still verifies. Nothing brings it back.
+/// Content that still stands in the workspace is refused: change or remove the file first.
+#[derive(Debug, Args)]
+pub(crate) struct ForgetArgs {
+    /// A path, with all that ever stood at it or below; or 12 or more digits of a content's hash
+    #[arg(value_name = "PATH|OBJECT")]
+    pub(crate) what: PathBuf,
+    /// Only the version that stood there at this moment
+    #[arg(long, value_name = "TARGET")]
+    pub(crate) at: Option<String>,
+    /// Only say what would go
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// Prove that history is whole: its chain, its signed heads, what witnesses saw, its content
+///
+/// Names what was done and the first bad record. That the newest part was cut off, or everything put
+/// back to an older copy, only a witness or an anchor can tell.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
     /// Read every object back too
     #[arg(long)]
     pub(crate) deep: bool,
+    /// Compare with a head noted earlier: a file with it, its text, or SIZE:ROOT
+    #[arg(long, value_name = "HEAD", allow_hyphen_values = true)]
+    pub(crate) anchor: Option<OsString>,
+}
+
+/// Say what is out of order in history and content, and put right what can be
+///
+/// Finishes or discards an interrupted rewind, makes lost indexes anew, drops what killed processes left,
+/// puts damaged content aside and takes it in again where a file still has it. Says for every path and
+/// snapshot what is lost for good. It guesses nothing and deletes nothing but leftovers.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Only look
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Print the signed head of everything recorded so far, to be kept elsewhere
+///
+/// Give it to `verify --anchor` later: whatever was cut off, put back or made anew since does not
+/// fit it. Every turn's end makes one too.
+#[derive(Debug, Args)]
+pub(crate) struct HeadArgs {
+    /// Print the proof that this record is in it instead
+    #[arg(long, value_name = "SEQ", conflicts_with = "since")]
+    pub(crate) prove: Option<u64>,
+    /// Print the proof that it goes on from the head of this size instead
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) since: Option<u64>,
+}
+
+/// What can be done with witnesses.
+#[derive(Debug, Subcommand)]
+pub(crate) enum WitnessVerb {
+    /// Hand heads over to a file or a git repository from now on, for every workspace of the home
+    Add(WitnessArgs),
+    /// List the witnesses and how far each has seen
+    List,
+    /// Hand nothing over to it any more; it keeps what it has
+    Remove(WitnessArgs),
+}
+
+/// Which witness.
+#[derive(Debug, Args)]
+pub(crate) struct WitnessArgs {
+    /// What it is
+    #[arg(value_enum)]
+    pub(crate) kind: WitnessKind,
+    /// The file, best another user's or on another medium; or the repository
+    pub(crate) path: PathBuf,
+}
+
+/// The kinds of witnesses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WitnessKind {
+    /// A file that heads are appended to
+    File,
+    /// A git repository, which keeps them as a note
+    Git,
+}
+
+/// What can be done about the operator.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OperatorVerb {
+    /// Make a key, as the user who is to be the operator, and print its public half
+    Key(OperatorKeyArgs),
+    /// Ask for this operator's grant from now on, before anything takes protection away
+    Require(RequireArgs),
+    /// Sign a grant, as the operator
+    Grant(GrantArgs),
+    /// Keep a grant for the act that it is about
+    Use(UseArgs),
+    /// Show who the operator is and what is granted
+    Show,
+}
+
+/// Which key.
+#[derive(Debug, Args)]
+pub(crate) struct OperatorKeyArgs {
+    /// The file; made if it is not there
+    pub(crate) file: PathBuf,
+}
+
+/// Who is to be the operator.
+#[derive(Debug, Args)]
+pub(crate) struct RequireArgs {
+    /// The public half of the operator's key
+    pub(crate) key: String,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// What is granted.
+#[derive(Debug, Args)]
+pub(crate) struct GrantArgs {
+    /// prune (as often as the rules say), or once: forget, config, roots, purge, operator
+    pub(crate) act: String,
+    /// The file with the operator's key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// For how many days
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3650))]
+    pub(crate) days: u32,
+    /// In which workspace, as `operator show` names it; by default the one around
+    #[arg(long, value_name = "WORKSPACE/EPOCH")]
+    pub(crate) workspace: Option<String>,
+}
+
+/// Which grant.
+#[derive(Debug, Args)]
+pub(crate) struct UseArgs {
+    /// The file with the grant, or - for stdin
+    pub(crate) file: PathBuf,
 }
 
 /// What can be done with settings.
@@ -562,7 +725,8 @@ pub(crate) struct ManArgs {
 /// Watch the workspace, so that looks cost the number of changes and not of files
 ///
 /// Agents' hooks start a watcher by themselves; it ends when nobody has asked it for half an hour.
-/// Without it everything works, only slower. CHRONICLE_WATCH=off keeps it from being started.
+/// Without it everything works, only slower. CHRONICLE_WATCH=off keeps it from being started. With
+/// CAP_SYS_ADMIN it also sees which processes write, so that whose a change is needs no guess.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
     /// Stay in this process instead of starting one in the background

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt::Write as _;
 
-use chronicle_core::{Error, Stop};
+use chronicle_core::{Error, Finding, Stop};
 use serde::Serialize;
 
 use crate::render::printable;
@@ -95,6 +95,15 @@ impl CommandError {
         if self.kind == Kind::Failed { self.of(Kind::NoAnswer) } else { self }
     }
 
+    /// What verification found, and the first bad record.
+    fn finding(&self) -> Option<(&'static str, Option<u64>)> {
+        match self.error.downcast_ref::<Error>()? {
+            Error::Tampered { seq, finding, .. } => Some((finding.word(), Some(seq.0))),
+            _ if self.kind == Kind::Verification => Some((self.code, None)),
+            _ => None,
+        }
+    }
+
     fn causes(&self) -> Vec<String> {
         let first = self.error.source();
         std::iter::successors(first, |error| (*error).source()).map(ToString::to_string).collect()
@@ -121,6 +130,8 @@ impl CommandError {
             message: self.error.to_string(),
             causes: self.causes(),
             hint: (!self.hints.is_empty()).then(|| self.hints.join("; ")),
+            finding: self.finding().map(|found| found.0),
+            seq: self.finding().and_then(|found| found.1),
         };
         serde_json::to_string(&line).expect("BUG: an error line is plain data") + "\n"
     }
@@ -135,6 +146,10 @@ struct ErrorLine {
     message: String,
     causes: Vec<String>,
     hint: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finding: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<u64>,
 }
 
 /// Words of ours about an error of the operating system.
@@ -189,6 +204,12 @@ fn hint(error: &Error) -> Option<&'static str> {
         Error::UnknownTarget(_) => {
             "See the moments with: chronicle log (an id, turn:N, start, seq:N, 2h, RFC 3339, a pin)"
         }
+        Error::Pruned { .. } => "See what is left with: chronicle log",
+        Error::Settings { .. } => "Correct the file; until then what was accepted before holds",
+        Error::OverBudget { .. } => {
+            "Nothing was lost, and nothing was saved. Free room with: chronicle prune and chronicle gc, \
+             or set a larger budget in config.toml of the home"
+        }
         Error::Ambiguous { .. } => "Give more of the id",
         Error::OutsideRoots(_) => "Protect it too with: chronicle roots add PATH",
         Error::ThroughSymlink(_) => "Name the real path behind the link",
@@ -201,13 +222,27 @@ fn hint(error: &Error) -> Option<&'static str> {
         }
         Error::Stopped(stop) => return stop_hint(stop),
         Error::Corrupt { .. } | Error::Missing(_) | Error::Record { .. } => {
-            "See all damage with: chronicle verify --deep; other content is not affected"
+            "See all damage, and put right what can be, with: chronicle doctor; other content is not affected"
+        }
+        Error::Tampered { finding: Finding::IndexEdited, .. } => {
+            "The records are whole: make the index anew with: chronicle doctor"
         }
         Error::Tampered { .. } => "Keep the history as it is, and compare it with a copy you trust",
+        Error::Key(_) => {
+            "See how heads stand with: chronicle status; docs/security.md tells of keys"
+        }
+        Error::SecretKey(_) => {
+            "Put the key back, or name its file with CHRONICLE_SECRET_KEY_FILE; docs/security.md tells \
+             of secrets"
+        }
+        Error::Witness { .. } => "See how witnesses stand with: chronicle witness list",
         Error::Moved { .. } => "Somebody recorded at the same time: run the command again",
         Error::Newer { .. } => "Use the newer chronicle that wrote it",
+        Error::Catalog { .. } if error.is_damage() => {
+            "The catalog is damaged: keep a copy of the home before anything else, then check the disk"
+        }
         Error::Catalog { .. } => {
-            "Check the disk and the rights of the file; keep a copy before repairing"
+            "Check the disk and the rights of the file, then see what can be put right with: chronicle doctor"
         }
         Error::NoSpace(_) => "Nothing was lost: free some space and run the command again",
         Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -237,6 +272,15 @@ fn stop_hint(stop: &Stop) -> Option<&'static str> {
         }
         Stop::Nothing(_) => "See what happened with: chronicle log",
         Stop::NeedsPlan => "Look first with: --dry-run, then apply exactly that with: --plan ID",
+        Stop::NeedsOperator(_) => {
+            "Ask the operator for a grant (chronicle operator grant ACT --key FILE), then: chronicle operator use FILE"
+        }
+        Stop::NotAllowed(_) => "Ask the person to run the command in a terminal of their own",
+        Stop::StillThere(_) => {
+            "Change or remove the file first, or name it in chronicle.toml under [secrets] never and run: \
+             chronicle config accept"
+        }
+        Stop::NeededElsewhere(_) => "Forget it in those workspaces first, or purge them",
         Stop::NotConfirmed(_) => "Look at the plan with: --dry-run, or go ahead with: --yes",
     })
 }

@@ -50,7 +50,9 @@ fn hidden(arguments: &[OsString]) -> Option<u8> {
     match arguments.first()?.to_str()? {
         run::SESSION => Some(run::session(&arguments[1..])),
         run::STAGE => Some(run::stage(&arguments[1..])),
+        commands::prune::PRUNER => Some(commands::prune::detached(&arguments[1..])),
         WATCHER => Some(commands::watch::detached(&arguments[1..])),
+        commands::hand_over::VERB => Some(commands::hand_over::detached(&arguments[1..])),
         reference::VERB => {
             let mut ui = Ui::new(false);
             ui.print(&reference::text());

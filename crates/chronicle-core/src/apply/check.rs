@@ -8,7 +8,7 @@ use std::io::Read;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::entry::Entry;
+use crate::entry::{Entry, File};
 use crate::error::{Context, Error, Result, Stop};
 use crate::id::ObjectId;
 use crate::known::{Known, Signature};
@@ -22,7 +22,7 @@ pub(super) fn check(directories: &mut Directories<'_>, work: &Work) -> Result<Ve
     let (mut all, mut outdated) = (Vec::with_capacity(work.tasks.len()), Vec::new());
     for task in &work.tasks {
         let seen = directories.look_at(&task.path)?;
-        if !is_as_known(&task.now, seen.as_ref()) || was_changed(directories, task)? {
+        if !is_as_known(&task.now, seen.as_ref()) || was_changed(directories, work, task)? {
             outdated.push(task.path.clone());
         }
         if seen.is_some_and(|seen| seen.immutable) {
@@ -103,12 +103,21 @@ fn is_same(first: Option<&Seen>, again: Option<&Seen>, holds_staging: bool) -> b
 }
 
 /// Whether a file that was read within the same tick as it was written has other content now.
-fn was_changed(directories: &mut Directories<'_>, task: &super::Task) -> Result<bool> {
+fn was_changed(directories: &mut Directories<'_>, work: &Work, task: &super::Task) -> Result<bool> {
     match &task.now.entry {
         Entry::File(file) if task.now.racy => {
-            Ok(hash(directories, &task.path)? != Some(file.object))
+            let hasher = hasher(work, file)?;
+            Ok(hash(directories, &task.path, hasher)? != Some(file.object))
         }
         _ => Ok(false),
+    }
+}
+
+/// What the name of a file's content is computed with.
+pub(super) fn hasher(work: &Work, file: &File) -> Result<blake3::Hasher> {
+    match file.secret {
+        true => Ok(work.secrets.key()?.hasher()),
+        false => Ok(blake3::Hasher::new()),
     }
 }
 
@@ -116,6 +125,7 @@ fn was_changed(directories: &mut Directories<'_>, task: &super::Task) -> Result<
 pub(super) fn hash(
     directories: &mut Directories<'_>,
     path: &WorkspacePath,
+    mut hasher: blake3::Hasher,
 ) -> Result<Option<ObjectId>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = directories
@@ -126,7 +136,7 @@ pub(super) fn hash(
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Ok(None),
         Err(error) => return Err(error).at("read", path.as_path()),
     };
-    let (mut hasher, mut buffer) = (blake3::Hasher::new(), vec![0; 1 << 16]);
+    let mut buffer = vec![0; 1 << 16];
     loop {
         match file.read(&mut buffer).at("read", path.as_path())? {
             0 => return Ok(Some(ObjectId(*hasher.finalize().as_bytes()))),

@@ -19,7 +19,7 @@ use crate::id::LinkGroup;
 use crate::path::WorkspacePath;
 use crate::store::ContentStorage;
 
-use super::attributes::{Goal, Handle};
+use super::attributes::{Goal, Handle, is_fatal};
 use super::directories::{Directories, see};
 use super::script::{Place, Script, Slot};
 use super::stage::{Stages, THREADS};
@@ -62,20 +62,24 @@ pub(super) fn fill(
     Ok(problems)
 }
 
-/// Makes everything staged durable: one sync a volume, or one a file where that fails.
+/// Makes everything staged durable: one sync a volume, or one a file where there is no such thing.
+///
+/// A sync that fails for another reason is not tried again: what it lost, the next one does not
+/// know of.
 pub(super) fn sync(stages: &Stages, script: &Script) -> Result<()> {
     for (index, stage) in stages.iter().enumerate() {
-        if stage.sync().is_ok() {
-            continue;
+        match stage.sync() {
+            Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {}
+            other => {
+                other.at("sync staging in", script.holders[index].as_path())?;
+                continue;
+            }
         }
         let here = script.places().filter(|place| place.slot.stage == index);
         for place in here.filter(|place| matches!(place.then, Entry::File(_))) {
             sync_one(stages, place).at("sync the staged", place.path.as_path())?;
         }
-        for lane in stage.lanes() {
-            let holder = script.holders[index].as_path();
-            rustix::fs::fsync(lane).at("sync staging in", holder)?;
-        }
+        stage.sync_names().at("sync staging in", script.holders[index].as_path())?;
     }
     Ok(())
 }
@@ -86,7 +90,7 @@ fn sync_one(stages: &Stages, place: &Place) -> Result<(), Errno> {
     match rustix::fs::openat(lane, name, flags, Mode::empty()) {
         // Recovery finds some of them in their place already.
         Err(Errno::NOENT) => Ok(()),
-        opened => rustix::fs::fdatasync(opened?),
+        opened => rustix::fs::fsync(opened?),
     }
 }
 
@@ -283,7 +287,8 @@ impl Source<'_> {
                 place.ino = ino;
                 Ok(None)
             }
-            Err(Errno::NOSPC | Errno::DQUOT) => Err(Error::NoSpace(place.path.as_path().into())),
+            // A disk that fails is no reason to make a copy.
+            Err(error) if is_fatal(error) => Err(error).at("link", place.path.as_path()),
             Err(error) => {
                 let staged = self.write(place, place.slot.lane)?;
                 place.ino = staged.ino;

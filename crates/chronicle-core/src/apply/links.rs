@@ -11,7 +11,7 @@ use crate::id::LinkGroup;
 use crate::path::WorkspacePath;
 
 use super::Work;
-use super::check::hash;
+use super::check::{hash, hasher};
 use super::directories::{Directories, Seen};
 use super::fill::link_of;
 
@@ -131,7 +131,7 @@ fn untouched_keeper<'a>(
         if let Some(found) = directories.look_at(path)?
             && found.kind().is_file()
             && found.signature.size == then.size
-            && hash(directories, path)? == Some(then.object)
+            && hash(directories, path, hasher(work, then)?)? == Some(then.object)
         {
             return Ok(Some((path.clone(), (found.volume, found.ino()))));
         }

@@ -28,6 +28,7 @@ use crate::fs::Roots;
 use crate::id::{LinkGroup, PlanId};
 use crate::known::Known;
 use crate::path::WorkspacePath;
+use crate::secret::Secrets;
 use crate::store::ContentStorage;
 
 use directories::Directories;
@@ -63,6 +64,8 @@ pub struct Work {
     pub links: HashMap<LinkGroup, Vec<WorkspacePath>>,
     /// Files that are written get the present time instead of their own.
     pub touch: bool,
+    /// The key that the names of secret contents are computed with.
+    pub secrets: Secrets,
 }
 
 /// What became of a rewind beyond what was planned.

@@ -113,7 +113,9 @@ pub fn clean_up(roots: &Roots, id: &PlanId) -> Result<()> {
             (syncing.join().expect("BUG: the sync panicked"), removed)
         });
         synced.at("sync", holder.as_path())?;
-        removed.at("remove staging from", holder.as_path())?;
+        removed
+            .and_then(|()| leftover.sync_removal())
+            .at("remove staging from", holder.as_path())?;
     }
     Ok(())
 }
@@ -135,7 +137,7 @@ pub fn discard_leftovers(
             true => leftover.remove(),
             false => leftover.discard(),
         };
-        match removed {
+        match removed.and_then(|()| leftover.sync_removal()) {
             Ok(()) => {}
             Err(Errno::NOTEMPTY | Errno::EXIST) => stayed.push(holder),
             Err(error) => return Err(error).at("remove staging from", holder.as_path()),

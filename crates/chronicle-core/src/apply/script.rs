@@ -158,6 +158,14 @@ impl Step {
             Self::Place(place) => &place.path,
         }
     }
+
+    /// Where something comes from that is moved to the path that a report names.
+    pub(super) fn source(&self) -> Option<&WorkspacePath> {
+        match self {
+            Self::MoveIn { from, .. } | Self::Move { from, .. } => Some(from),
+            _ => None,
+        }
+    }
 }
 
 impl Script {
@@ -534,5 +542,19 @@ mod tests {
             body.extend_from_slice(checksum.as_bytes());
             let _ = Script::decode(&body);
         }
+    }
+
+    /// With a checksum that fits, so that what is behind it is reached.
+    #[test]
+    fn mutated_scripts() {
+        let sample = sample().encode();
+        let body = sample[..sample.len() - CHECKSUM].to_vec();
+        crate::fuzz::target("script", &[body], |input| {
+            let whole = [input, blake3::hash(input).as_bytes()].concat();
+            let _ = Script::decode(input);
+            let Ok(script) = Script::decode(&whole) else { return false };
+            assert_eq!(Script::decode(&script.encode()).as_ref(), Ok(&script));
+            true
+        });
     }
 }

@@ -34,6 +34,9 @@ pub(super) const MOVED: &str = "moved";
 /// Names the staging directories on other volumes, so that they can be found again.
 const ELSEWHERE: &str = "elsewhere";
 
+/// What `fstatfs` says of every FUSE file system.
+const FUSE: i128 = 0x6573_5546;
+
 const OPEN: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -102,14 +105,17 @@ impl Stage {
         Ok(Self { plan: *plan, holder, top, lanes })
     }
 
-    /// The directories of new entries.
-    pub(super) fn lanes(&self) -> &[OwnedFd] {
-        &self.lanes
+    /// Makes everything in it durable, with everything else on its volume.
+    ///
+    /// `NOSYS` where that is not to be had.
+    pub(super) fn sync(&self) -> Result<(), Errno> {
+        sync_volume(&self.top)
     }
 
-    /// Makes everything in it durable, with everything else on its volume.
-    pub(super) fn sync(&self) -> Result<(), Errno> {
-        rustix::fs::syncfs(&self.top)
+    /// Makes the names in it durable, and its own.
+    pub(super) fn sync_names(&self) -> Result<(), Errno> {
+        self.lanes.iter().chain([&self.top]).try_for_each(rustix::fs::fsync)?;
+        sync_directory(&self.holder)
     }
 
     /// The directory for what is removed; made when the first step is about to be taken.
@@ -197,6 +203,16 @@ impl Stages {
         self.stages.iter()
     }
 
+    /// Whether every volume can be made durable by one call.
+    pub(super) fn sync_as_a_whole(&self) -> Result<bool, Errno> {
+        for stage in &self.stages {
+            if is_fuse(&stage.top)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The directory and the name of a slot.
     pub(super) fn slot(&self, slot: &Slot) -> (BorrowedFd<'_>, String) {
         (self.stages[slot.stage].lanes[slot.lane].as_fd(), slot.number.to_string())
@@ -237,9 +253,18 @@ impl Leftover {
         Ok(Self { plan: *plan, holder, name, top })
     }
 
-    /// Makes everything on its file system durable.
+    /// Makes everything on its file system durable; where that is not to be had, whoever took the
+    /// steps has done so already.
     pub(super) fn sync(&self) -> Result<(), Errno> {
-        rustix::fs::syncfs(&self.top)
+        match sync_volume(&self.top) {
+            Err(Errno::NOSYS) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Makes its removal durable where no journal brings that along with the next commit.
+    pub(super) fn sync_removal(&self) -> Result<(), Errno> {
+        if is_fuse(&self.holder)? { sync_directory(&self.holder) } else { Ok(()) }
     }
 
     /// Whose it is.
@@ -330,6 +355,21 @@ fn gone(result: Result<(), Errno>) -> Result<(), Errno> {
         Err(Errno::NOENT) => Ok(()),
         other => other,
     }
+}
+
+/// Makes a whole volume durable; `NOSYS` on FUSE, where the kernel says yes and tells nobody.
+fn sync_volume(directory: &OwnedFd) -> Result<(), Errno> {
+    if is_fuse(directory)? { Err(Errno::NOSYS) } else { rustix::fs::syncfs(directory) }
+}
+
+fn is_fuse(directory: &OwnedFd) -> Result<bool, Errno> {
+    Ok(i128::from(rustix::fs::fstatfs(directory)?.f_type) == FUSE)
+}
+
+/// Makes the names in a directory durable, whose handle may be for nothing but its place.
+fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::fsync(rustix::fs::openat(directory, c".", flags, Mode::empty())?)
 }
 
 fn errno(error: std::io::Error) -> Errno {

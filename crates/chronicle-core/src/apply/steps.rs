@@ -3,7 +3,7 @@
 //! Every step looks before it acts and again at what came out. What was not expected is put back
 //! and reported; the other steps go on, because after the commit point the way leads only forward.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, RenameFlags};
@@ -75,8 +75,38 @@ pub(super) fn run(
     }
     if limit.is_none() {
         runner.put_back_late_writes()?;
+        if !stages.sync_as_a_whole().at("examine", "staging")? {
+            sync_one_by_one(roots, script)?;
+        }
     }
     Ok(runner.applied)
+}
+
+/// Makes durable what the steps changed, and the directories it lies in.
+fn sync_one_by_one(roots: &Roots, script: &Script) -> Result<()> {
+    let mut done = HashSet::new();
+    for path in script.steps.iter().flat_map(|step| step.source().into_iter().chain([step.path()]))
+    {
+        for path in [Some(path.clone()), path.parent()].into_iter().flatten() {
+            if roots.root_of(&path).is_ok() && done.insert(path.clone()) {
+                sync_path(roots, &path)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn sync_path(roots: &Roots, path: &WorkspacePath) -> Result<()> {
+    let opened = match roots.lstat(path)? {
+        Some(stat) if stat.is_directory() => roots.open_directory(path),
+        Some(stat) if stat.kind().is_file() => roots.open_file(path).map(OwnedFd::from),
+        _ => return Ok(()),
+    };
+    match opened {
+        Ok(file) => rustix::fs::fsync(file).at("sync", roots.real(path)),
+        // Somebody took it away meanwhile, or may not read it: its name is synced all the same.
+        Err(_) => Ok(()),
+    }
 }
 
 struct Runner<'a> {

@@ -4,7 +4,12 @@
 //! state that follows from them and the small contents they name become visible together or not
 //! at all.
 
+mod forget;
+mod heads;
+mod indexes;
 mod log;
+mod prune;
+mod repair;
 mod schema;
 mod state;
 
@@ -13,13 +18,17 @@ use std::path::{Path, PathBuf};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
 
+pub(crate) use forget::FORGETTING;
+pub(crate) use heads::{HeadOrder, HeadRow, Row as TileRow};
 pub use log::{Log, MemoryLog};
+pub(crate) use prune::Merged;
+pub(crate) use repair::rescue;
 pub use state::{DirectoryUpdate, LocalState};
 
 use crate::codec::kind_number;
-use crate::entry::{Author, Change};
 use crate::error::{Context, Error, Result};
 use crate::failpoint;
+use crate::head::SignedHead;
 use crate::id::{Epoch, LeafHash, LinkHash, ObjectId, PlanId, Seq, SnapshotId, Time, WorkspaceId};
 use crate::path::WorkspacePath;
 use crate::record::{Head, Kind, Record, Sealed};
@@ -88,16 +97,20 @@ pub(crate) struct Batch {
     pub(crate) closes: Vec<(Open, Vec<u8>)>,
     /// Applied once under this key.
     pub(crate) idempotency: Option<Vec<u8>>,
+    /// Asks for a signed head over everything up to the last of these records.
+    pub(crate) head: Option<HeadOrder>,
     /// Keeps the content that the records name from being swept until they are committed.
     pub(crate) hold: Option<StoreLock>,
 }
 
 /// Where the log ends after a batch.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Appended {
     pub(crate) last: Head,
     /// The link of the record before the last.
     pub(crate) previous: LinkHash,
+    /// The head that was asked for, if it could be made.
+    pub(crate) signed: Option<SignedHead>,
 }
 
 /// One workspace's database.
@@ -107,6 +120,9 @@ pub(crate) struct Catalog {
     epoch: Epoch,
     /// What the connection is set to.
     durability: Durability,
+    /// The first failure of the disk: what a later sync calls durable may have been lost by then,
+    /// so nothing is written any more until the catalog is opened anew.
+    failed: Option<rusqlite::ffi::Error>,
 }
 
 impl Catalog {
@@ -116,12 +132,15 @@ impl Catalog {
         let mut connection = connect(path)?;
         let epoch = Epoch::random();
         let at = |error| catalog_error(path, error);
+        // So that what a prune drops can be given back in place, without room for a copy.
+        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(at)?;
         schema::migrate(&mut connection, 0).map_err(at)?;
         let insert = "INSERT INTO state (key, value) VALUES (?1, ?2)";
         for (key, value) in [("workspace", &workspace.0), ("epoch", &epoch.0)] {
             connection.execute(insert, params![key, value]).map_err(at)?;
         }
-        Ok(Self { connection, path: path.to_owned(), epoch, durability: Durability::PowerCut })
+        let (path, durability) = (path.to_owned(), Durability::PowerCut);
+        Ok(Self { connection, path, epoch, durability, failed: None })
     }
 
     /// Opens a catalog that is there.
@@ -137,7 +156,7 @@ impl Catalog {
             schema::migrate(&mut connection, found).map_err(at)?;
         }
         let (path, epoch, durability) = (path.to_owned(), Epoch([0; 16]), Durability::PowerCut);
-        let mut catalog = Self { connection, path, epoch, durability };
+        let mut catalog = Self { connection, path, epoch, durability, failed: None };
         catalog.epoch = Epoch(catalog.fixed_state("epoch")?);
         Ok(catalog)
     }
@@ -145,6 +164,11 @@ impl Catalog {
     fn fixed_state(&self, key: &str) -> Result<[u8; 16]> {
         let value = self.state(key)?.unwrap_or_default();
         value.try_into().map_err(|_| self.error(rusqlite::Error::QueryReturnedNoRows))
+    }
+
+    /// The workspace whose log it is.
+    pub(crate) fn workspace(&self) -> Result<WorkspaceId> {
+        self.fixed_state("workspace").map(WorkspaceId)
     }
 
     /// The life of the log.
@@ -157,7 +181,28 @@ impl Catalog {
     }
 
     /// Appends and applies a batch if the log still ends where the caller thinks.
+    ///
+    /// After a failure of the disk it refuses: see `failed`.
     pub(crate) fn apply(
+        &mut self,
+        batch: Batch,
+        expected: Head,
+        durability: Durability,
+    ) -> Result<Appended> {
+        if let Some(first) = self.failed {
+            let why = "an earlier write failed, so nothing is written until it is opened anew";
+            return Err(self.error(rusqlite::Error::SqliteFailure(first, Some(why.to_owned()))));
+        }
+        let applied = self.apply_once(batch, expected, durability);
+        if let Err(Error::Catalog { source, .. }) = &applied
+            && source.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure)
+        {
+            self.failed = source.sqlite_error().copied();
+        }
+        applied
+    }
+
+    fn apply_once(
         &mut self,
         mut batch: Batch,
         expected: Head,
@@ -179,13 +224,16 @@ impl Catalog {
             && was_applied(&transaction, key).map_err(&at)?
         {
             let last = head(&transaction).map_err(&at)?;
-            return Ok(Appended { last, previous: last.link });
+            return Ok(Appended { last, previous: last.link, signed: None });
         }
         let found = head(&transaction).map_err(&at)?;
         if found != expected {
             return Err(Error::Moved { expected: expected.seq, found: found.seq });
         }
-        let appended = write(&transaction, &mut batch, expected).map_err(&at)?;
+        let mut appended = write(&transaction, &mut batch, expected).map_err(&at)?;
+        if let Some(order) = &batch.head {
+            appended.signed = heads::make(&transaction, self.epoch, order).map_err(&at)?;
+        }
         failpoint::hit("catalog_before_commit");
         transaction.commit().map_err(at)?;
         Ok(appended)
@@ -196,6 +244,14 @@ impl Catalog {
         let sql = "SELECT seq, leaf, body, leaf_hash, link FROM record WHERE seq = ?1";
         let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
         statement.query_row([seq.0.cast_signed()], sealed).optional().map_err(|e| self.error(e))
+    }
+
+    /// The last record up to a position of which more than the hash is left.
+    pub(crate) fn last_whole(&self, seq: Seq) -> Result<Option<Seq>> {
+        let sql = "SELECT max(seq) FROM record WHERE seq <= ?1 AND leaf != x''";
+        let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
+        let found = statement.query_row([seq.0.cast_signed()], |row| row.get::<_, Option<i64>>(0));
+        Ok(found.map_err(|e| self.error(e))?.map(|seq| Seq(seq.cast_unsigned())))
     }
 
     /// The link of one record; of none, that from which the first goes on.
@@ -451,13 +507,30 @@ fn connect(path: &Path) -> Result<Connection> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(at)?;
     // A plan must not depend on the values bound to it: every new value would parse the statement anew.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(at)?;
+    set_journal(&connection).map_err(at)?;
     let pragmas = format!(
-        "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = {WAL_FRAMES};
-         PRAGMA synchronous = FULL; PRAGMA cache_size = -16384;"
+        "PRAGMA wal_autocheckpoint = {WAL_FRAMES}; PRAGMA synchronous = FULL;
+         PRAGMA cache_size = -16384;"
     );
     connection.execute_batch(&pragmas).map_err(at)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
+}
+
+/// Has SQLite write ahead, or fails.
+///
+/// It answers before it is done: only the step behind the answer says whether that worked, and one
+/// that is not asked for leaves the old journal without a word.
+fn set_journal(connection: &Connection) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare("PRAGMA journal_mode = WAL")?;
+    let answers: Vec<String> =
+        statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    if answers == ["wal"] {
+        return Ok(());
+    }
+    let failure = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
+    let why = "its write-ahead log cannot be had".to_owned();
+    Err(rusqlite::Error::SqliteFailure(failure, Some(why)))
 }
 
 /// A full disk is its own kind of failure; everything else names the database.
@@ -503,8 +576,13 @@ fn write(connection: &Connection, batch: &mut Batch, from: Head) -> rusqlite::Re
     let mut directories = state::Directories::new(connection);
     for (record, sealed) in batch.records.iter().zip(&sealed) {
         insert_record(connection, record, sealed)?;
-        if !matches!(record.kind, Kind::Intent) {
-            insert_touched(connection, &mut directories, record.seq, &record.changes)?;
+        match record.kind {
+            Kind::Intent => {}
+            Kind::Prune => prune::apply(connection, &mut directories, record)?,
+            Kind::Forget => forget::apply(connection, record)?,
+            _ => {
+                indexes::insert_touched(connection, &mut directories, record.seq, &record.changes)?
+            }
         }
     }
     for update in &batch.known {
@@ -517,7 +595,7 @@ fn write(connection: &Connection, batch: &mut Batch, from: Head) -> rusqlite::Re
         let sql = "INSERT INTO applied (key, seq) VALUES (?1, ?2)";
         connection.execute(sql, params![key, last.seq.0.cast_signed()])?;
     }
-    Ok(Appended { last, previous })
+    Ok(Appended { last, previous, signed: None })
 }
 
 /// The values of this machine, and what opens and ends.
@@ -589,27 +667,4 @@ fn insert_record(
 fn insert_by_id(connection: &Connection, kind: i64, id: &[u8], seq: i64) -> rusqlite::Result<()> {
     let sql = "INSERT INTO by_id (kind, id, seq) VALUES (?1, ?2, ?3)";
     connection.prepare_cached(sql)?.execute(params![kind, id, seq]).map(drop)
-}
-
-/// Remembers in which directories a record changed something; a moved entry counts in both.
-fn insert_touched(
-    connection: &Connection,
-    directories: &mut state::Directories<'_>,
-    seq: Seq,
-    changes: &[Change],
-) -> rusqlite::Result<()> {
-    let agents = |change: &Change| matches!(change.author, Author::Session(_) | Author::Shared(_));
-    let by_agent = changes.iter().any(agents);
-    let sql = "INSERT OR IGNORE INTO touched (directory, seq, by_agent) VALUES (?1, ?2, ?3)";
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut last: Option<WorkspacePath> = None;
-    for change in changes {
-        let directory = change.path.parent().unwrap_or_default();
-        if last.as_ref() != Some(&directory) {
-            let id = directories.id(&directory)?;
-            statement.execute(params![id, seq.0.cast_signed(), by_agent])?;
-            last = Some(directory);
-        }
-    }
-    Ok(())
 }

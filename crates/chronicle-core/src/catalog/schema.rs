@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// One entry per version; a released one is never edited, only followed by the next.
-const MIGRATIONS: [&str; 1] = [
+const MIGRATIONS: [&str; 3] = [
     // `record` holds the log, `directory` the known state (one packed row per directory), `newer`
     // the single paths recorded since their directory's row was written, `touched` which records
     // changed something in which directory, and whether an agent's work was among it, `by_id` which
@@ -50,6 +50,27 @@ const MIGRATIONS: [&str; 1] = [
     CREATE TABLE applied (key BLOB PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE plan (id BLOB PRIMARY KEY, created INTEGER NOT NULL, bytes BLOB NOT NULL)
         WITHOUT ROWID;
+    ",
+    // `head` holds the signed heads with the peaks of their trees, `node` complete subtrees of the
+    // Merkle tree at every eighth level. Both are written when a head is made, never by a capture.
+    "
+    CREATE TABLE head (size INTEGER PRIMARY KEY, note TEXT NOT NULL, peaks BLOB NOT NULL);
+    CREATE TABLE node (
+        level INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        hash BLOB NOT NULL,
+        PRIMARY KEY (level, number)
+    ) WITHOUT ROWID;
+    ",
+    // `merged` says which changes of which prune record stand for a run of records, by its last one.
+    "
+    CREATE TABLE merged (
+        seq INTEGER PRIMARY KEY,
+        first INTEGER NOT NULL,
+        prune INTEGER NOT NULL,
+        start INTEGER NOT NULL,
+        count INTEGER NOT NULL
+    );
     ",
 ];
 

@@ -176,6 +176,32 @@ fn git_file_target(directory: &Path, file: &Path) -> Option<PathBuf> {
     Some(directory.join(OsStr::from_bytes(target)))
 }
 
+/// The linked worktrees of the repository at a directory: their tops, where they really lie.
+///
+/// Both sides must say so: the repository's list of them, and the file in the worktree that leads back.
+pub(crate) fn linked_worktrees(top: &Path) -> Vec<PathBuf> {
+    let git = top.join(".git");
+    let git = match kind(&git) {
+        Some(FileType::Directory) => git,
+        Some(FileType::RegularFile) => match git_file_target(top, &git) {
+            Some(target) => common_directory(&target),
+            None => return Vec::new(),
+        },
+        _ => return Vec::new(),
+    };
+    let entries = std::fs::read_dir(git.join("worktrees")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| linked_from(&entry.path())).collect()
+}
+
+/// The top of the worktree that a directory of a repository's list stands for.
+fn linked_from(listed: &Path) -> Option<PathBuf> {
+    let text = read_small(&listed.join("gitdir")).ok()??;
+    let file = listed.join(OsStr::from_bytes(text.trim_ascii()));
+    let top = file.parent()?.canonicalize().ok()?;
+    let back = git_file_target(&top, &file)?.canonicalize().ok()?;
+    (back == listed.canonicalize().ok()?).then_some(top)
+}
+
 /// The directory that the worktrees of a repository share.
 fn common_directory(git: &Path) -> PathBuf {
     match read_small(&git.join("commondir")) {

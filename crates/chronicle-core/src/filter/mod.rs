@@ -11,15 +11,19 @@ mod pattern;
 mod read;
 mod rules;
 
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+pub(crate) use checkout::linked_worktrees;
 use checkout::{Checkouts, Ignored};
 pub use mass::recreate_hint;
 use read::{exists, read_small};
+pub(crate) use rules::PatternList;
+use rules::Verdict;
 pub use rules::{FilterRules, is_narrower, pending};
-use rules::{PatternList, Verdict};
 
+use crate::home::Home;
 use crate::path::WorkspacePath;
 
 /// Why a path is kept out.
@@ -31,6 +35,8 @@ pub enum Exclusion {
     Mass,
     /// It is Chronicle's own home.
     Home,
+    /// It is a linked worktree with a history of its own.
+    Workspace,
 }
 
 /// Decides which paths a look leaves out.
@@ -41,6 +47,8 @@ pub struct Filter {
     workspace: PathBuf,
     /// Chronicle's home as a path of this workspace would name it.
     home: Vec<u8>,
+    /// The linked worktrees below that were adopted as workspaces of their own.
+    inner: Vec<Vec<u8>>,
     accepted: PatternList,
     /// The rules as the file has them now, where they differ from the accepted ones.
     current: Option<PatternList>,
@@ -59,9 +67,13 @@ impl Filter {
         let lists = [accepted, current].map(|rules| PatternList::new(&rules.ignore));
         let [accepted, current] = lists;
         let (workspace, home) = (real(workspace), real(home));
+        let inner = Home::at(&home).inner(&workspace).unwrap_or_default();
+        let below = |root: &PathBuf| Some(root.strip_prefix(&workspace).ok()?.as_os_str().into());
+        let inner = inner.iter().filter_map(below).map(|path: OsString| path.into_vec()).collect();
         let home = home.strip_prefix(&workspace).unwrap_or(&home);
         Self {
             home: home.as_os_str().as_bytes().to_vec(),
+            inner,
             workspace,
             current: (current != accepted).then_some(current),
             accepted,
@@ -80,10 +92,23 @@ impl Filter {
             || path.ancestors().any(|above| self.excludes(&above, true))
     }
 
+    /// Whether a path is a workspace of its own inside this one, or lies in one.
+    pub(crate) fn is_apart(&self, path: &WorkspacePath) -> bool {
+        let is_in = |inner: &Vec<u8>| {
+            let rest = path.as_bytes().strip_prefix(&inner[..]);
+            rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+        };
+        self.inner.iter().any(is_in)
+    }
+
     /// Why a look leaves this entry out, if it does.
     pub fn exclusion(&self, path: &WorkspacePath, is_directory: bool) -> Option<Exclusion> {
         let known = if is_directory { mass::by_name(path.name()) } else { None };
         let is_home = is_directory && path.as_bytes() == self.home;
+        let is_inner = is_directory && self.inner.iter().any(|inner| path.as_bytes() == inner);
+        if is_inner {
+            return Some(Exclusion::Workspace);
+        }
         if known.is_none() && !self.has_rules() && !is_home || path.is_root() {
             return None;
         }

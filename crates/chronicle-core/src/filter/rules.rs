@@ -85,15 +85,15 @@ pub(super) enum Verdict {
 }
 
 /// The patterns of one ignore file.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct PatternList(Vec<Pattern>);
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct PatternList(Vec<Pattern>);
 
 impl PatternList {
-    pub(super) fn new(text: &[u8]) -> Self {
+    pub(crate) fn new(text: &[u8]) -> Self {
         Self(pattern::lines(text).map(Pattern::new).collect())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -107,7 +107,7 @@ impl PatternList {
     }
 
     /// Whether a path or a directory above it is out; below such a one nothing can be taken in.
-    pub(super) fn covers(&self, path: &[u8], is_directory: bool) -> bool {
+    pub(crate) fn covers(&self, path: &[u8], is_directory: bool) -> bool {
         let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         above
             .map(|(end, _)| (&path[..end], true))
@@ -160,5 +160,21 @@ mod tests {
         assert_eq!(list.verdict(b"a/keep.log", false), Verdict::In);
         assert_eq!(list.verdict(b"x", false), Verdict::Silent);
         assert!(list.covers(b"out/keep", false));
+    }
+
+    #[test]
+    fn mutated_patterns() {
+        let samples = [
+            "# comment\n/target/\n!keep\n*.o\n**/cache/**\n[a-z]?*\\*\n",
+            "*a*a*a*a*a*a*a*a*a*b\n[[:alpha:]!]x\n",
+        ];
+        let samples = samples.map(|text| text.as_bytes().to_vec());
+        let paths: [&[u8]; 4] =
+            [b"target", b"a/b/cache/c.o", b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", b"\xff/x"];
+        crate::fuzz::target("ignore", &samples, |input| {
+            let list = PatternList::new(input);
+            let out = paths.iter().filter(|path| list.covers(path, false)).count();
+            ignores_everything(input) || out > 0
+        });
     }
 }

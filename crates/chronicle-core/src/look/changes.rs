@@ -59,7 +59,10 @@ pub(crate) fn survey_changes(
         if walk.doubt.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        first.names(directory, only)?;
+        // A watcher may not know yet that somebody adopted a worktree.
+        if !filter.is_apart(directory) {
+            first.names(directory, only)?;
+        }
     }
     let mut found = if first.own.is_empty() {
         first.found

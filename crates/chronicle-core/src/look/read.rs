@@ -17,6 +17,7 @@ use crate::fs::{self, Directory, Roots, Stat};
 use crate::id::{ObjectId, Time};
 use crate::known::{Known, Part, Signature};
 use crate::path::WorkspacePath;
+use crate::secret::{Class, SecretRules};
 use crate::store::Intake;
 
 /// How often something that changes meanwhile is read.
@@ -130,6 +131,10 @@ impl<'a, 's> Reader<'a, 's> {
     }
 
     fn file(&mut self, spot: &Spot<'_>) -> Outcome<Option<Examined>> {
+        let class = self.class_by_name(spot);
+        if class == Some(Class::Never) {
+            return Ok(Some(unknown(spot.candidate.part, Why::Secret, Some(spot.stat))));
+        }
         let file = match fs::open_file_at(spot.directory, spot.name) {
             Ok(file) => file,
             // Something else stands there by now.
@@ -140,7 +145,10 @@ impl<'a, 's> Reader<'a, 's> {
             return Ok(None);
         }
         let size = spot.stat.signature.size;
-        let streamed = if size > AT_ONCE { Some(self.stream(spot, &file)?) } else { None };
+        let streamed = match size > AT_ONCE {
+            true => Some(self.stream(spot, &file, class == Some(Class::Secret))?),
+            false => None,
+        };
         if streamed.is_none() && !self.fill(spot, &file)? {
             return Ok(None);
         }
@@ -150,15 +158,34 @@ impl<'a, 's> Reader<'a, 's> {
         if !self.is_unchanged(spot, &file)? {
             return Ok(None);
         }
-        let object = match streamed {
+        let (object, secret) = match streamed {
             Some((_, length)) if length != size => return Ok(None),
-            Some((object, _)) => object,
-            None => self.intake.take(&self.buffer[..size as usize]).map_err(Failure::Store)?,
+            Some((object, _)) => (object, class == Some(Class::Secret)),
+            None => self.take(&self.buffer[..size as usize], class)?,
         };
         self.bytes += size;
         let meta = spot.meta(&spot.stat, xattrs);
-        let file = entry::File { object, size, sparse, link: None, meta };
+        let file = entry::File { object, secret, size, sparse, link: None, meta };
         Ok(Some(spot.done(Entry::File(file), &spot.stat)))
+    }
+
+    /// What the rules say of a path; a repository's own files go into its bundle, which is plain.
+    fn class_by_name(&self, spot: &Spot<'_>) -> Option<Class> {
+        match (self.intake.rules(), spot.candidate.part) {
+            (Some(rules), Part::Ordinary) => rules.by_name(&spot.candidate.path),
+            _ => Some(Class::Plain),
+        }
+    }
+
+    /// Takes in what is in memory, and says whether it is secret.
+    fn take(&self, bytes: &[u8], class: Option<Class>) -> Outcome<(ObjectId, bool)> {
+        let class = class.unwrap_or_else(|| SecretRules::by_content(bytes));
+        let secret = class == Class::Secret;
+        let taken = match secret {
+            true => self.intake.take_secret(bytes),
+            false => self.intake.take(bytes),
+        };
+        Ok((taken.map_err(not_taken)?, secret))
     }
 
     /// Whether an open file is the one that was looked at, and still as it was.
@@ -186,13 +213,16 @@ impl<'a, 's> Reader<'a, 's> {
         Ok(filled == size)
     }
 
-    fn stream(&self, spot: &Spot<'_>, file: &File) -> Outcome<(ObjectId, u64)> {
+    fn stream(&self, spot: &Spot<'_>, file: &File, secret: bool) -> Outcome<(ObjectId, u64)> {
         let limit = spot.stat.signature.size + 1;
         let mut source = Source { file: file.take(limit), failed: None };
-        let taken = self.intake.take_stream(&mut source);
+        let taken = match secret {
+            true => self.intake.take_secret_stream(&mut source),
+            false => self.intake.take_stream(&mut source),
+        };
         match source.failed {
             Some(error) => Err(self.failure(spot, error)),
-            None => taken.map_err(Failure::Store),
+            None => taken.map_err(not_taken),
         }
     }
 
@@ -276,6 +306,14 @@ impl Read for Source<'_> {
     }
 }
 
+/// A secret without its key is not taken, and says so; whatever else fails is the store.
+fn not_taken(error: Error) -> Failure {
+    match error {
+        Error::SecretKey(_) => Failure::Here(error),
+        other => Failure::Store(other),
+    }
+}
+
 fn absent(part: Part) -> Examined {
     let known = Known { entry: Entry::Absent, signature: None, racy: false, part };
     Examined { known, nlink: 0, dev: 0 }
@@ -293,6 +331,7 @@ fn why_unknown(failure: Failure) -> Result<Why> {
     let lacking = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
     match failure {
         Failure::Here(Error::ThroughSymlink(_)) => Ok(Why::Changing),
+        Failure::Here(Error::SecretKey(_)) => Ok(Why::NoKey),
         Failure::Here(Error::Io { source, .. })
             if !lacking.iter().any(|errno| source.raw_os_error() == Some(errno.raw_os_error())) =>
         {

@@ -28,7 +28,8 @@ impl Clock for Ahead {
 }
 
 const LATER: Ahead = Ahead(10_000_000_000);
-const NOW: Ahead = Ahead(0);
+/// Set back, so that what a test just wrote is racy however long ago that was.
+const EARLIER: Ahead = Ahead(-10_000_000_000);
 
 struct Fixture {
     home: TempDir,
@@ -248,7 +249,7 @@ fn mode_and_owner_changes_are_seen() {
 #[test]
 fn a_file_touched_right_before_it_was_read_is_read_again() {
     let mut fixture = Fixture::new(&["file"]);
-    fixture.look_at(&NOW);
+    fixture.look_at(&EARLIER);
     assert!(fixture.known[&path("")].names[&b"file"[..]].racy);
     fixture.look(&["same . directory", "same file file"]);
     fixture.look(&[]);

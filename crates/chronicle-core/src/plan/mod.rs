@@ -82,6 +82,8 @@ pub struct Draft {
     pub goals: Vec<Goal>,
     /// Things that were never known and were moved: they go back by moving them.
     pub moves: Vec<Move>,
+    /// Things that goals take from one path to another, so that later work can be followed.
+    pub renames: Vec<Move>,
     /// Paths on which work stays.
     pub keep: Vec<Kept>,
     /// Paths on which kept work and the target differ in the same thing.
@@ -107,7 +109,7 @@ pub struct Goal {
     pub aside: bool,
 }
 
-/// A thing that goes back by moving it.
+/// A thing that goes from one path to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Move {
     /// Where it is now.

@@ -120,7 +120,8 @@ fn restrict_goal(
     }
     let size = bytes.len() as u64;
     let object = if bytes == old { then.object } else { contents.add(bytes) };
-    let mut file = File { object, size, ..now.clone() };
+    let secret = now.secret || then.secret;
+    let mut file = File { object, secret, size, ..now.clone() };
     file.meta.mtime_ns = then.meta.mtime_ns;
     Ok(Some(Goal { then: Entry::File(file), merged: true, ..goal.clone() }))
 }

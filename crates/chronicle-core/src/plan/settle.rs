@@ -372,8 +372,26 @@ impl<'a> Settle<'a, '_> {
         }
     }
 
+    /// What the plan takes from one path to another by writing here and deleting there.
+    fn renames(&self) -> Vec<Move> {
+        let goes = |id: RowId| {
+            let (fate, row) = (&self.fates[id], self.row(id));
+            let free = fate.selected && fate.moved == Moved::No && !row.neutral;
+            free && *fate.entry != *row.now
+        };
+        let all = self.places.all().into_iter().filter(|(path, place)| {
+            let rows = self.table.find(path).zip(self.table.find(place));
+            rows.is_some_and(|(from, to)| {
+                let (now, then) = (self.row(from).now, &self.fates[to].entry);
+                goes(from) && goes(to) && then.is_present() && now.kind() == then.kind()
+            })
+        });
+        all.map(|(from, to)| Move { from, to: to.clone() }).collect()
+    }
+
     fn collect(self, order: &[RowId], moves: Vec<Move>, conflicts: Vec<Conflict>) -> Draft {
-        let mut draft = Draft { moves, conflicts, ..Draft::default() };
+        let renames = self.renames();
+        let mut draft = Draft { moves, renames, conflicts, ..Draft::default() };
         let mut fates: Vec<_> = self.fates.into_iter().map(Some).collect();
         for id in order {
             let (row, fate) = (&self.table.rows[*id], fates[*id].take());

@@ -195,4 +195,16 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn mutated_bundles() {
+        let samples = ["HEAD=x hooks/a>target index=y", "", "refs/heads/main=0123"];
+        let samples = samples.map(|text| bundle(text).encode());
+        crate::fuzz::target("bundle", &samples, |input| {
+            let Ok(bundle) = Bundle::decode(input) else { return false };
+            assert_eq!(bundle.encode(), input, "not canonical");
+            let _ = bundle.identity();
+            true
+        });
+    }
 }

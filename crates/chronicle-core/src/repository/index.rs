@@ -314,4 +314,13 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn mutated_indexes() {
+        let samples = [index(&["a", "b/c", "b/d"], 5), index(&[], 0)];
+        crate::fuzz::target("git-index", &samples, |input| {
+            let _ = normalize(input);
+            tracked(input).is_some()
+        });
+    }
 }

@@ -36,7 +36,7 @@ pub enum Class {
 }
 
 /// Names at the top of a git directory, by which the end of a submodule's name is found.
-const GIT_TOP: [&[u8]; 24] = [
+const GIT_TOP: [&[u8]; 25] = [
     b"AUTO_MERGE",
     b"COMMIT_EDITMSG",
     b"FETCH_HEAD",
@@ -59,6 +59,7 @@ const GIT_TOP: [&[u8]; 24] = [
     b"rebase-merge",
     b"refs",
     b"reftable",
+    b"sequencer",
     b"shallow",
     b"worktrees",
 ];
@@ -84,6 +85,16 @@ pub fn classify(flavor: Flavor, inner: &[u8]) -> Class {
     }
 }
 
+/// Whether a directory inside a metadata directory is itself what says that an operation is under way.
+///
+/// Git asks only whether it is there, so an empty one would hold a repository in an operation that
+/// nobody can go on with.
+pub fn is_operation_directory(flavor: Flavor, inner: &[u8]) -> bool {
+    let (_, inner) = split_nested(flavor, inner);
+    let first = inner.split(|byte| *byte == b'/').next().unwrap_or_default();
+    matches!(first, b"rebase-merge" | b"rebase-apply" | b"sequencer")
+}
+
 /// Cuts a path into the place of the git directory that it lies in, and the path inside that.
 ///
 /// A submodule's git directory lies in `modules/NAME`, jj's own in `repo/store/git`.
@@ -107,7 +118,7 @@ fn module_length(inner: &[u8]) -> Option<usize> {
     let mut at = inner.len() - rest.len() + memchr::memchr(b'/', rest)? + 1;
     loop {
         let name = inner[at..].split(|byte| *byte == b'/').next().unwrap_or(&[]);
-        if GIT_TOP.contains(&name) {
+        if GIT_TOP.contains(&name) || is_operation(name) {
             return Some(at);
         }
         at += memchr::memchr(b'/', &inner[at..])? + 1;
@@ -179,7 +190,9 @@ fn is_of_the_moment(inner: &[u8], name: &[u8]) -> bool {
 /// Whether a ref is somebody's work, not a copy of another repository's or a tool's own mark.
 fn ref_counts(name: &[u8]) -> bool {
     let others: [&[u8]; 3] = [b"refs/remotes/", b"refs/prefetch/", b"refs/jj/"];
-    !others.iter().any(|prefix| name.starts_with(prefix))
+    // Our own heads, where the repository is their witness.
+    let ours = name == crate::head::NOTES_REF.as_bytes();
+    !ours && !others.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn classify_jj(inner: &[u8]) -> Class {
@@ -223,7 +236,7 @@ mod tests {
             Class::Neutral,
             "objects/ab/cd objects/pack/pack-1.pack objects/info/alternates logs/HEAD FETCH_HEAD \
              refs/remotes/origin/main description worktrees/w/HEAD lfs/objects/x info/refs \
-             refs/jj/keep/1 gitk.cache branches/x",
+             refs/jj/keep/1 gitk.cache branches/x refs/notes/chronicle",
         );
         check(
             Flavor::Git,
@@ -239,7 +252,8 @@ mod tests {
             Flavor::Git,
             Class::Significant,
             "modules/a/HEAD modules/libs/b/refs/heads/x modules/a/modules/c/index \
-             modules/hooks/HEAD",
+             modules/hooks/HEAD modules/a/sequencer/todo modules/a/CHERRY_PICK_HEAD \
+             modules/a/BISECT_LOG",
         );
         check(
             Flavor::Git,
@@ -261,6 +275,13 @@ mod tests {
         );
         check(Flavor::Jj, Class::Carried, "working_copy/tree_state");
         check(Flavor::Jj, Class::Ignored, "working_copy/working_copy.lock repo/op_heads/lock");
+    }
+
+    #[test]
+    fn operations_are_known_by_their_directories() {
+        let is = |inner: &str| is_operation_directory(Flavor::Git, inner.as_bytes());
+        assert!(["rebase-merge", "rebase-apply/x", "modules/a/sequencer"].into_iter().all(is));
+        assert!(!["refs", "hooks", "modules/a/refs", "refs/heads/sequencer"].into_iter().any(is));
     }
 
     #[test]

@@ -4,11 +4,12 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 use crate::id::{Time, random_bytes, to_hex};
 
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -108,6 +109,20 @@ impl Lock {
     /// Waits until nobody holds it.
     pub(super) fn exclusive(path: &Path) -> Result<Self> {
         Self::wait(path, FlockOperation::LockExclusive)
+    }
+
+    /// Waits until nobody holds it, but no longer than that.
+    pub(super) fn exclusive_within(path: &Path, patience: Duration) -> Result<Self> {
+        let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(path, flags, FILE_MODE).at("open", path)?);
+        let deadline = Instant::now() + patience;
+        while !try_lock(&file).at("lock", path)? {
+            if Instant::now() >= deadline {
+                return Err(Error::Busy("content is being taken in".to_owned()));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(Self { _file: Arc::new(file) })
     }
 
     fn wait(path: &Path, operation: FlockOperation) -> Result<Self> {

@@ -5,16 +5,20 @@
 
 use std::collections::HashSet;
 use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::files::{self, Lock};
 use super::local::read_start;
-use super::pack::{PackWriter, discard_orphans};
+use super::pack::{PackWriter, tend_orphans};
 use super::packs::List;
-use super::{HEADER, LARGE_OBJECT, LocalStore, Stored, compressed, with_raw, with_stored};
+use super::{HEADER, LARGE_OBJECT, LocalStore, Stored};
+use super::{compressed, pack_secret, with_raw, with_stored};
 use crate::error::{Context, Error, Result};
 use crate::id::ObjectId;
+use crate::room::{Limits, Room};
+use crate::secret::{SecretKey, SecretRules};
 
 /// Up to so many objects, and so many bytes of them, ride in the catalog's transaction.
 const ROWS_MAX: usize = 64;
@@ -48,6 +52,7 @@ struct Seen {
 /// Why nothing of this intake may count.
 enum Failure {
     NoSpace,
+    OverBudget(PathBuf, String),
     Other(String),
 }
 
@@ -63,6 +68,10 @@ pub struct Intake<'s> {
     unsettled: AtomicBool,
     lock: Lock,
     in_haste: bool,
+    /// The home and its limits, if there are any, and what is left within them once asked.
+    limits: Option<(PathBuf, Limits)>,
+    room: OnceLock<Room>,
+    rules: Option<SecretRules>,
 }
 
 impl<'s> Intake<'s> {
@@ -79,6 +88,9 @@ impl<'s> Intake<'s> {
             unsettled: AtomicBool::new(false),
             lock,
             in_haste: false,
+            limits: None,
+            room: OnceLock::new(),
+            rules: None,
         })
     }
 
@@ -88,6 +100,21 @@ impl<'s> Intake<'s> {
     pub(crate) fn in_haste(mut self) -> Self {
         self.in_haste = true;
         self
+    }
+
+    /// Takes no more in than the limits of a home allow.
+    pub(crate) fn within(mut self, home: &Path, limits: Limits) -> Self {
+        self.limits = Some((home.to_owned(), limits));
+        self
+    }
+
+    /// What is left within the limits; measured when something new comes for the first time.
+    fn room(&self) -> Result<Option<&Room>> {
+        let Some((home, limits)) = &self.limits else { return Ok(None) };
+        if self.room.get().is_none() {
+            let _ = self.room.set(Room::measure(home, *limits)?);
+        }
+        Ok(self.room.get())
     }
 
     /// Holds what was taken in also after the intake is gone.
@@ -104,13 +131,59 @@ impl<'s> Intake<'s> {
         Ok(id)
     }
 
+    /// Takes in one object sealed, and says its name; without the key nothing is taken.
+    pub(crate) fn take_secret(&self, bytes: &[u8]) -> Result<ObjectId> {
+        let key = self.store.secrets.key_or_make()?;
+        let id = key.address(bytes);
+        if lock(&self.claimed).insert(id) {
+            self.take_sealed(key, id, bytes).inspect_err(|error| self.fail(error))?;
+        }
+        Ok(id)
+    }
+
+    fn take_sealed(&self, key: &SecretKey, id: ObjectId, bytes: &[u8]) -> Result<()> {
+        if self.is_kept(&id)? {
+            return Ok(());
+        }
+        if bytes.len() > LARGE_OBJECT {
+            return self.store.loose.put_secret_within(&mut &*bytes, self.room()?).map(|_| ());
+        }
+        let (_, stored) = pack_secret(key, bytes);
+        let stored = Stored::parse(&stored).expect("BUG: it was just made");
+        self.append(id, &stored)
+    }
+
+    /// Takes in everything the source gives, sealed, in bounded memory.
+    pub(crate) fn take_secret_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {
+        // The key first: nothing of a secret is read into a file without it.
+        self.store.secrets.key_or_make()?;
+        let start = read_start(source)?;
+        if start.len() <= LARGE_OBJECT {
+            return Ok((self.take_secret(&start)?, start.len() as u64));
+        }
+        let room = self.room()?;
+        self.store.loose.put_secret_within(&mut start.as_slice().chain(source), room)
+    }
+
+    /// Decides by these rules what is secret; without any, nothing is.
+    pub(crate) fn judging_by(mut self, rules: SecretRules) -> Self {
+        self.rules = self.store.secrets.are_on().then_some(rules);
+        self
+    }
+
+    /// The rules that decide what is secret.
+    pub(crate) fn rules(&self) -> Option<&SecretRules> {
+        self.rules.as_ref()
+    }
+
     /// Takes in everything the source gives, in bounded memory, and says its name and length.
     pub fn take_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {
         let start = read_start(source)?;
         if start.len() <= LARGE_OBJECT {
             return Ok((self.take(&start)?, start.len() as u64));
         }
-        self.store.loose.put_stream(&mut start.as_slice().chain(source))
+        let room = self.room()?;
+        self.store.loose.put_stream_within(&mut start.as_slice().chain(source), room)
     }
 
     /// Makes durable what was taken in; the rows are durable only with the catalog's commit.
@@ -118,8 +191,15 @@ impl<'s> Intake<'s> {
     /// The store's lock must be held until that commit: by the intake, or by what `hold` gave.
     pub fn finish(&mut self) -> Result<Vec<Row>> {
         self.check()?;
+        self.make_durable().inspect_err(|error| self.fail(error))
+    }
+
+    fn make_durable(&self) -> Result<Vec<Row>> {
         if self.unsettled.load(Ordering::Acquire) {
             self.store.packs.settle()?;
+        }
+        if let Some(room) = self.room.get() {
+            room.settle()?;
         }
         lock(&self.claimed).clear();
         match std::mem::replace(&mut *lock(&self.gathered), Gathered::NOTHING) {
@@ -133,7 +213,8 @@ impl<'s> Intake<'s> {
         if self.is_kept(&id)? {
             Ok(())
         } else if bytes.len() > LARGE_OBJECT {
-            self.store.loose.put_stream(&mut &*bytes).map(|_| ())
+            let room = self.room()?;
+            self.store.loose.put_stream_within(&mut &*bytes, room).map(|_| ())
         } else if self.in_haste && self.has_rows() {
             with_raw(bytes, |stored| self.append(id, &stored))
         } else {
@@ -150,6 +231,7 @@ impl<'s> Intake<'s> {
     fn fail(&self, error: &Error) {
         let failure = match error {
             Error::NoSpace(_) => Failure::NoSpace,
+            Error::OverBudget { home, why } => Failure::OverBudget(home.clone(), why.clone()),
             other => Failure::Other(other.to_string()),
         };
         // The first failure is the one to tell of.
@@ -161,6 +243,9 @@ impl<'s> Intake<'s> {
         match self.failed.get() {
             None => Ok(()),
             Some(Failure::NoSpace) => Err(Error::NoSpace(directory.to_owned())),
+            Some(Failure::OverBudget(home, why)) => {
+                Err(Error::OverBudget { home: home.clone(), why: why.clone() })
+            }
             Some(Failure::Other(why)) => {
                 Err(std::io::Error::other(why.clone())).at("take content into", directory)
             }
@@ -194,6 +279,9 @@ impl<'s> Intake<'s> {
     }
 
     fn append(&self, id: ObjectId, stored: &Stored<'_>) -> Result<()> {
+        if let Some(room) = self.room()? {
+            room.take((HEADER + stored.payload.len()) as u64)?;
+        }
         let mut gathered = lock(&self.gathered);
         match &mut *gathered {
             Gathered::Rows { rows, bytes } => {
@@ -211,7 +299,7 @@ impl<'s> Intake<'s> {
     fn spill(&self, rows: &[Row]) -> Result<PackWriter> {
         let directories = self.store.packs.directories();
         files::discard_leftovers(&directories.temporary)?;
-        discard_orphans(&directories.packs)?;
+        tend_orphans(directories, &self.store.secrets)?;
         let mut writer = PackWriter::create(directories)?;
         for row in rows {
             let smaller = compressed(&row.stored);

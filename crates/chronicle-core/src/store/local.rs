@@ -16,6 +16,7 @@ use super::packs::Packs;
 use super::{ContentStorage, Intake, LARGE_OBJECT, SOURCE, pack_object, verify};
 use crate::error::{Context, Error, Result};
 use crate::id::ObjectId;
+use crate::secret::Secrets;
 
 const FORMAT_VERSION: u64 = 1;
 const FORMAT_WORDS: &str = "chronicle store ";
@@ -25,19 +26,26 @@ pub struct LocalStore {
     directory: PathBuf,
     pub(super) packs: Packs,
     pub(super) loose: Loose,
+    pub(super) secrets: Secrets,
     /// Open intakes of this handle: waiting for them would be waiting for oneself.
     intakes: AtomicUsize,
 }
 
 impl LocalStore {
-    /// Opens the store in this directory, and makes it if it is not there.
+    /// Opens the store in this directory, and makes it if it is not there; it seals nothing.
     pub fn open(directory: &Path) -> Result<Self> {
+        Self::open_with(directory, &Secrets::default())
+    }
+
+    /// The same, with the key that seals secrets.
+    pub(crate) fn open_with(directory: &Path, secrets: &Secrets) -> Result<Self> {
         let temporary = directory.join("tmp");
         let packs = directory.join("packs");
         let store = Self {
             directory: directory.to_owned(),
-            loose: Loose::new(directory.join("objects"), temporary.clone()),
-            packs: Packs::new(Directories { packs, temporary }),
+            loose: Loose::new(directory.join("objects"), temporary.clone(), secrets.clone()),
+            packs: Packs::new(Directories { packs, temporary }, secrets.clone()),
+            secrets: secrets.clone(),
             intakes: AtomicUsize::new(0),
         };
         match files::open(&store.format_path())? {
@@ -88,7 +96,7 @@ impl LocalStore {
         &self.directory
     }
 
-    fn lock_path(&self) -> PathBuf {
+    pub(super) fn lock_path(&self) -> PathBuf {
         self.directory.join("lock")
     }
 

@@ -4,15 +4,18 @@
 //! directions.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Seek, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::files::{self, Temporary};
-use super::{CODEC_RAW, CODEC_ZSTD, HEADER, LEVEL, corrupt, decoder, header, parse_header};
+use super::{CODEC_RAW, CODEC_SEALED, CODEC_ZSTD, HEADER, LEVEL};
+use super::{corrupt, decoder, header, parse_header, refused};
 use crate::error::{Context, Error, Result};
 use crate::failpoint;
 use crate::id::ObjectId;
+use crate::room::Room;
+use crate::secret::{Sealing, SecretKey, Secrets, Unsealing};
 
 /// Bytes of content that are in memory at a time.
 const PIECE: usize = 256 << 10;
@@ -20,11 +23,12 @@ const PIECE: usize = 256 << 10;
 pub(super) struct Loose {
     directory: PathBuf,
     temporary: PathBuf,
+    secrets: Secrets,
 }
 
 impl Loose {
-    pub(super) fn new(directory: PathBuf, temporary: PathBuf) -> Self {
-        Self { directory, temporary }
+    pub(super) fn new(directory: PathBuf, temporary: PathBuf, secrets: Secrets) -> Self {
+        Self { directory, temporary, secrets }
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -59,17 +63,41 @@ impl Loose {
 
     /// Keeps everything the source gives, in bounded memory.
     pub(super) fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {
-        self.put_pieces(source, false)
+        self.put_pieces(source, false, None, None)
+    }
+
+    /// The same as far as there is room.
+    pub(super) fn put_stream_within(
+        &self,
+        source: &mut dyn Read,
+        room: Option<&Room>,
+    ) -> Result<(ObjectId, u64)> {
+        self.put_pieces(source, false, room, None)
+    }
+
+    /// The same for secret content, sealed piece by piece.
+    pub(super) fn put_secret_within(
+        &self,
+        source: &mut dyn Read,
+        room: Option<&Room>,
+    ) -> Result<(ObjectId, u64)> {
+        self.put_pieces(source, false, room, Some(self.secrets.key_or_make()?))
     }
 
     /// Keeps a large object, in place of the one that may be there.
     pub(super) fn replace(&self, mut bytes: &[u8]) -> Result<()> {
-        self.put_pieces(&mut bytes, true).map(|_| ())
+        self.put_pieces(&mut bytes, true, None, None).map(|_| ())
     }
 
-    fn put_pieces(&self, source: &mut dyn Read, replace: bool) -> Result<(ObjectId, u64)> {
+    fn put_pieces(
+        &self,
+        source: &mut dyn Read,
+        replace: bool,
+        room: Option<&Room>,
+        key: Option<&SecretKey>,
+    ) -> Result<(ObjectId, u64)> {
         let temporary = Temporary::create(&self.temporary)?;
-        let (id, length) = compress(source, &temporary)?;
+        let (id, length) = compress(source, &temporary, room, key)?;
         if !replace && self.exists(&id)? {
             self.settle(&id)?;
         } else {
@@ -86,9 +114,10 @@ impl Loose {
         files::make_directory(parent(&path))?;
         temporary.rename(path.clone())?;
         failpoint::hit("store_after_object_rename");
-        self.sync_names(&path)?;
+        // Others may count on it by now, so that it stays also where the sync fails; whoever finds
+        // it syncs its name himself.
         temporary.keep();
-        Ok(())
+        self.sync_names(&path)
     }
 
     /// The directories above may be as new as the name.
@@ -96,6 +125,28 @@ impl Loose {
         files::sync_directory(parent(path))?;
         files::sync_directory(&self.directory)?;
         files::sync_directory(parent(&self.directory))
+    }
+
+    /// Every object here, with the bytes that it takes.
+    pub(super) fn all(&self) -> Result<Vec<(ObjectId, u64)>> {
+        let mut all = Vec::new();
+        for group in files::names(&self.directory)? {
+            let directory = self.directory.join(group);
+            for name in files::names(&directory)? {
+                // Whatever else lies there is not ours to take away.
+                let Some(id) = crate::id::from_hex(&name).map(ObjectId) else { continue };
+                let path = directory.join(name);
+                all.push((id, std::fs::metadata(&path).at("examine", &path)?.len()));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Moves the file of an object to another place on the same file system.
+    pub(super) fn move_to(&self, id: &ObjectId, to: &Path) -> Result<()> {
+        let path = self.path(id);
+        rustix::fs::rename(&path, to).at("rename to", to)?;
+        files::sync_directory(parent(&path))
     }
 
     pub(super) fn delete(&self, id: &ObjectId) -> Result<()> {
@@ -123,7 +174,7 @@ impl Loose {
     pub(super) fn reader(&self, id: &ObjectId) -> Result<Option<Verifying>> {
         let path = self.path(id);
         match files::open(&path)? {
-            Some(file) => Verifying::new(id, &path, file).map(Some),
+            Some(file) => Verifying::new(id, &path, file, &self.secrets).map(Some),
             None => Ok(None),
         }
     }
@@ -134,13 +185,29 @@ fn parent(path: &Path) -> &Path {
 }
 
 /// Writes the stored form of the source; its length is known, and filled in, only at the end.
-fn compress(source: &mut dyn Read, temporary: &Temporary) -> Result<(ObjectId, u64)> {
+fn compress(
+    source: &mut dyn Read,
+    temporary: &Temporary,
+    room: Option<&Room>,
+    key: Option<&SecretKey>,
+) -> Result<(ObjectId, u64)> {
     let path = temporary.path();
     let mut file: &File = temporary.file();
-    file.write_all(&header(CODEC_ZSTD, 0)).at("write", path)?;
-    let mut encoder = zstd::stream::write::Encoder::new(file, LEVEL).at("compress", path)?;
-    let (mut hasher, mut length) = (blake3::Hasher::new(), 0);
+    let codec = if key.is_some() { CODEC_SEALED } else { CODEC_ZSTD };
+    file.write_all(&header(codec, 0)).at("write", path)?;
+    let sink = Sink::new(file, key).at("write", path)?;
+    let mut encoder = zstd::stream::write::Encoder::new(sink, LEVEL).at("compress", path)?;
+    let mut hasher = key.map_or_else(blake3::Hasher::new, SecretKey::hasher);
+    let mut length = 0;
     let mut piece = vec![0; PIECE];
+    let mut written = 0;
+    let mut take_room = |mut file: &File| -> Result<()> {
+        let Some(room) = room else { return Ok(()) };
+        let now = file.stream_position().at("write", path)?;
+        room.take(now - written)?;
+        written = now;
+        Ok(())
+    };
     loop {
         let count = match source.read(&mut piece) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -152,15 +219,56 @@ fn compress(source: &mut dyn Read, temporary: &Temporary) -> Result<(ObjectId, u
         hasher.update(&piece[..count]);
         length += count as u64;
         encoder.write_all(&piece[..count]).at("write", path)?;
+        take_room(file)?;
     }
-    encoder.finish().at("write", path)?;
-    file.write_all_at(&header(CODEC_ZSTD, length), 0).at("write", path)?;
+    encoder.finish().and_then(Sink::finish).at("write", path)?;
+    take_room(file)?;
+    file.write_all_at(&header(codec, length), 0).at("write", path)?;
     Ok((ObjectId(*hasher.finalize().as_bytes()), length))
+}
+
+/// Where compressed bytes go: into the file, or through the seal.
+enum Sink<'f> {
+    Plain(&'f File),
+    Sealed(Sealing<&'f File>),
+}
+
+impl<'f> Sink<'f> {
+    fn new(file: &'f File, key: Option<&SecretKey>) -> io::Result<Self> {
+        let Some(key) = key else { return Ok(Self::Plain(file)) };
+        let mut sealing = Sealing::new(key, file)?;
+        sealing.write_all(&[CODEC_ZSTD])?;
+        Ok(Self::Sealed(sealing))
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            Self::Sealed(sealing) => sealing.finish().map(drop),
+        }
+    }
+}
+
+impl Write for Sink<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(file) => file.write(bytes),
+            Self::Sealed(sealing) => sealing.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.flush(),
+            Self::Sealed(sealing) => sealing.flush(),
+        }
+    }
 }
 
 enum Payload {
     Raw(BufReader<File>),
     Zstd(zstd::stream::read::Decoder<'static, BufReader<File>>),
+    Sealed(Box<dyn Read + Send>),
 }
 
 impl Read for Payload {
@@ -168,6 +276,7 @@ impl Read for Payload {
         match self {
             Self::Raw(file) => file.read(buffer),
             Self::Zstd(decoder) => decoder.read(buffer),
+            Self::Sealed(opened) => opened.read(buffer),
         }
     }
 }
@@ -183,15 +292,21 @@ pub(super) struct Verifying {
 }
 
 impl Verifying {
-    fn new(id: &ObjectId, path: &Path, file: File) -> Result<Self> {
+    fn new(id: &ObjectId, path: &Path, file: File, secrets: &Secrets) -> Result<Self> {
         let mut file = BufReader::with_capacity(PIECE, file);
         let (codec, left) = read_header(&mut file, id, path)?;
+        let mut hasher = blake3::Hasher::new();
         let payload = match codec {
             CODEC_RAW => Payload::Raw(file),
             CODEC_ZSTD => Payload::Zstd(decoder(file).at("read", path)?),
+            CODEC_SEALED => {
+                let key = secrets.key()?;
+                hasher = key.hasher();
+                Payload::Sealed(open_sealed(id, path, file, key)?)
+            }
             _ => return Err(corrupt(id, "its codec is not known")),
         };
-        Ok(Self { id: *id, payload, hasher: blake3::Hasher::new(), left, damaged: None })
+        Ok(Self { id: *id, payload, hasher, left, damaged: None })
     }
 
     fn damage(&mut self, why: &'static str) -> io::Error {
@@ -215,6 +330,23 @@ impl Verifying {
             return Err(self.damage("its bytes have another hash"));
         }
         Ok(0)
+    }
+}
+
+/// The content of a sealed file, as it is read.
+fn open_sealed(
+    id: &ObjectId,
+    path: &Path,
+    file: BufReader<File>,
+    key: &SecretKey,
+) -> Result<Box<dyn Read + Send>> {
+    let mut opened = Unsealing::new(key, file).map_err(|why| refused(id, why))?;
+    let mut codec = [0];
+    opened.read_exact(&mut codec).map_err(|error| corrupt(id, error.to_string()))?;
+    match codec {
+        [CODEC_RAW] => Ok(Box::new(opened)),
+        [CODEC_ZSTD] => Ok(Box::new(decoder(BufReader::new(opened)).at("read", path)?)),
+        _ => Err(corrupt(id, "its codec is not known")),
     }
 }
 

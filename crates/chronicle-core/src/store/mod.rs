@@ -11,6 +11,8 @@ mod loose;
 mod memory;
 mod pack;
 mod packs;
+mod repair;
+mod sweep;
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -19,11 +21,14 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use crate::error::{Error, Result};
 use crate::id::ObjectId;
+use crate::secret::{Refused, SecretKey, Secrets, seal, unseal};
 
 pub(crate) use files::Lock as StoreLock;
 pub use intake::{Intake, Row};
 pub use local::LocalStore;
 pub use memory::MemoryStore;
+pub(crate) use repair::{Disorder, keep_aside};
+pub(crate) use sweep::Needed;
 
 /// Content of more bytes than this is streamed into a file of its own.
 pub const LARGE_OBJECT: usize = 4 << 20;
@@ -52,6 +57,8 @@ pub trait ContentStorage: Send + Sync {
 const LEVEL: i32 = 3;
 const CODEC_RAW: u8 = 0;
 const CODEC_ZSTD: u8 = 1;
+/// What the key of a home sealed; its payload holds one of the codecs above.
+const CODEC_SEALED: u8 = 2;
 
 /// A frame may ask for a window of at most 2^23 bytes, so that damage cannot ask for all memory.
 const WINDOW_LOG_MAX: u32 = 23;
@@ -146,7 +153,69 @@ pub fn pack_object(bytes: &[u8]) -> Vec<u8> {
     with_stored(bytes, |stored| stored.to_bytes())
 }
 
-/// The bytes of a stored form, if they are the ones that the name says.
+/// The stored form of secret bytes, and the name that only the key's owner can compute.
+pub(crate) fn pack_secret(key: &SecretKey, bytes: &[u8]) -> (ObjectId, Vec<u8>) {
+    let sealed = with_stored(bytes, |inner| seal(key, &[&[inner.codec], inner.payload].concat()));
+    let raw_length = bytes.len() as u64;
+    let stored = Stored { codec: CODEC_SEALED, raw_length, payload: &sealed };
+    (key.address(bytes), stored.to_bytes())
+}
+
+/// The bytes of a stored form, sealed or not, if they are the ones that the name says.
+pub(crate) fn open_object(id: &ObjectId, stored: &[u8], secrets: &Secrets) -> Result<Vec<u8>> {
+    match Stored::parse(stored) {
+        Ok(Stored { codec: CODEC_SEALED, raw_length, payload }) => {
+            open_sealed(id, raw_length, payload, secrets)
+        }
+        _ => unpack_object(id, stored),
+    }
+}
+
+fn open_sealed(
+    id: &ObjectId,
+    raw_length: u64,
+    sealed: &[u8],
+    secrets: &Secrets,
+) -> Result<Vec<u8>> {
+    let key = secrets.key()?;
+    let inner = unseal(key, sealed).map_err(|why| refused(id, why))?;
+    let (codec, payload) = inner.split_first().ok_or_else(|| corrupt(id, "it is cut off"))?;
+    let inner = Stored { codec: *codec, raw_length, payload };
+    let bytes = decode(inner).map_err(|why| corrupt(id, why))?;
+    match key.address(&bytes) == *id {
+        true => Ok(bytes),
+        false => Err(corrupt(id, "its bytes have another hash")),
+    }
+}
+
+fn refused(id: &ObjectId, why: Refused) -> Error {
+    match why {
+        Refused::OtherKey => Error::SecretKey(format!("object {id} was sealed with another one")),
+        Refused::Io(error) => corrupt(id, error.to_string()),
+    }
+}
+
+/// The name of an object whose stored form this is; `None` if it is damaged.
+fn name_of(stored: &[u8], secrets: &Secrets) -> Result<Option<ObjectId>> {
+    let Ok(parsed) = Stored::parse(stored) else { return Ok(None) };
+    if parsed.codec != CODEC_SEALED {
+        return Ok(decode(parsed).ok().map(|bytes| ObjectId::of(&bytes)));
+    }
+    let key = secrets.key()?;
+    let inner = match unseal(key, parsed.payload) {
+        Ok(inner) => inner,
+        Err(Refused::Io(_)) => return Ok(None),
+        Err(Refused::OtherKey) => {
+            let why = "an object in a pack without an index was sealed with another one";
+            return Err(Error::SecretKey(why.to_owned()));
+        }
+    };
+    let Some((codec, payload)) = inner.split_first() else { return Ok(None) };
+    let inner = Stored { codec: *codec, raw_length: parsed.raw_length, payload };
+    Ok(decode(inner).ok().map(|bytes| key.address(&bytes)))
+}
+
+/// The bytes of a stored form that is not sealed, if they are the ones that the name says.
 pub fn unpack_object(id: &ObjectId, stored: &[u8]) -> Result<Vec<u8>> {
     let bytes = Stored::parse(stored).and_then(decode).map_err(|why| corrupt(id, why))?;
     verify(id, &bytes)?;
@@ -158,6 +227,7 @@ fn decode(stored: Stored<'_>) -> Result<Vec<u8>, &'static str> {
         CODEC_RAW => stored.payload.to_vec(),
         CODEC_ZSTD if stored.raw_length <= LARGE_OBJECT as u64 => decode_small(&stored)?,
         CODEC_ZSTD => decode_large(&stored)?,
+        CODEC_SEALED => return Err("it is sealed"),
         _ => return Err("its codec is not known"),
     };
     if bytes.len() as u64 != stored.raw_length { Err("its length is wrong") } else { Ok(bytes) }
@@ -257,6 +327,27 @@ mod tests {
             let claimed = [&header(CODEC_ZSTD, length), &stored[HEADER..]].concat();
             check_corrupt(&id, &claimed);
         }
+    }
+
+    #[test]
+    fn damaged_seal_is_never_taken_for_content_and_a_missing_key_not_for_damage() {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = crate::key::KeySource::File(scratch.path().join("secret.key"));
+        let secrets = Secrets::new(file, scratch.path().join("mark"));
+        let key = secrets.key_or_make().unwrap();
+        let (id, stored) = pack_secret(key, &[7; 5000]);
+        assert_eq!(open_object(&id, &stored, &secrets).unwrap(), [7; 5000]);
+        assert_eq!(compressed(&stored), None);
+        for position in 1..stored.len() {
+            let mut damaged = stored.clone();
+            damaged[position] ^= 0x41;
+            assert!(open_object(&id, &damaged, &secrets).is_err(), "at {position}");
+        }
+        check_corrupt(&id, &stored);
+        let without = open_object(&id, &stored, &Secrets::default()).unwrap_err();
+        assert_eq!(without.code(), "secret_key_missing");
+        let (other, _) = pack_secret(key, b"other");
+        assert!(matches!(open_object(&other, &stored, &secrets), Err(Error::Corrupt { .. })));
     }
 
     #[test]

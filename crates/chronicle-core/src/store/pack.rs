@@ -1,7 +1,7 @@
 //! One pack: many small objects in one file that never changes once it has its name.
 //!
-//! A pack counts from the moment its index has its name; one without an index is what a killed
-//! process left. Each object is preceded by its length, so that an index could be made anew.
+//! A pack counts from the moment its index has its name; one that lost its index gets another, since
+//! each object is preceded by its length. One that is to go has its index renamed first.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -14,12 +14,13 @@ use rustix::io::Errno;
 
 use super::files::{self, Temporary};
 use super::index::{self, Index, Location};
-use super::{HEADER, LARGE_OBJECT, corrupt, unpack_object};
-use crate::error::{Context, Result};
+use super::{HEADER, LARGE_OBJECT, Stored, corrupt, open_object, repair};
+use crate::error::{Context, Error, Result};
 use crate::failpoint;
 use crate::id::ObjectId;
+use crate::secret::{Secrets, overhead};
 
-const MAGIC: &[u8; 12] = b"chr-pack\x01\0\0\0";
+pub(super) const MAGIC: &[u8; 12] = b"chr-pack\x01\0\0\0";
 
 /// Bytes that are written at once.
 const CHUNK: usize = 1 << 20;
@@ -62,6 +63,11 @@ impl Pack {
         &self.path
     }
 
+    /// Whether both are the same pack.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+
     /// Whether its name is known to survive a power cut.
     pub(super) fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Relaxed)
@@ -75,14 +81,30 @@ impl Pack {
         self.index.find(id, thorough)
     }
 
+    /// Every object in it, and where it lies; nothing if the pack was taken away.
+    pub(super) fn objects(&self) -> Result<Vec<(ObjectId, Location)>> {
+        self.index.objects(&ObjectId([0; 32]))
+    }
+
     /// Reads and verifies an object at its place in the opened pack.
-    pub(super) fn read(&self, file: &File, id: &ObjectId, location: Location) -> Result<Vec<u8>> {
-        unpack_object(id, &self.read_stored(file, id, location)?)
+    pub(super) fn read(
+        &self,
+        file: &File,
+        id: &ObjectId,
+        location: Location,
+        secrets: &Secrets,
+    ) -> Result<Vec<u8>> {
+        let stored = self.read_stored(file, id, location)?;
+        // What is larger lies in a file of its own; a few bytes may say that they are terabytes.
+        if Stored::parse(&stored).is_ok_and(|stored| stored.raw_length > LARGE_OBJECT as u64) {
+            return Err(corrupt(id, format!("{} says it is too long", self.path.display())));
+        }
+        open_object(id, &stored, secrets)
     }
 
     fn read_stored(&self, file: &File, id: &ObjectId, location: Location) -> Result<Vec<u8>> {
         let length = location.length as usize;
-        if length > LARGE_OBJECT + HEADER {
+        if length > LARGE_OBJECT + HEADER + overhead(LARGE_OBJECT + 1) {
             return Err(corrupt(
                 id,
                 format!("{} says it is too long", self.index.path().display()),
@@ -128,27 +150,51 @@ impl Pack {
         Ok(())
     }
 
-    /// The index goes first: a pack without one is a leftover.
+    /// The index goes first, under a name that says so: a pack that merely lost it is worth keeping.
     fn remove(&self) -> Result<()> {
-        files::remove(self.index.path())?;
+        let gone = self.path.with_extension("gone");
+        rustix::fs::rename(self.index.path(), &gone).at("rename to", &gone)?;
+        // An index whose pack is gone would promise what nobody has.
+        files::sync_directory(self.path.parent().expect("BUG: a pack lies in a directory"))?;
         failpoint::hit("store_after_index_removal");
-        files::remove(&self.path)
+        finish_removal(&gone)
     }
 }
 
-/// Removes packs that a killed process left without an index.
-pub(super) fn discard_orphans(directory: &Path) -> Result<()> {
-    for name in files::names(directory)? {
-        let Some(stem) = name.strip_suffix(".pack") else { continue };
-        let (path, index) = (directory.join(&name), directory.join(format!("{stem}.idx")));
-        if files::is_there(&index)? {
+/// Ends the removal of a pack whose index was renamed to this.
+pub(super) fn finish_removal(gone: &Path) -> Result<()> {
+    files::remove(&gone.with_extension("pack"))?;
+    files::remove(gone)
+}
+
+/// Ends removals that were interrupted, and gives packs that a killed process left without an index
+/// theirs: what it took in is most likely taken in again.
+pub(super) fn tend_orphans(directories: &Directories, secrets: &Secrets) -> Result<()> {
+    for name in files::names(&directories.packs)? {
+        let path = directories.packs.join(&name);
+        if name.ends_with(".gone") {
+            finish_removal(&path)?;
+        }
+        if !name.ends_with(".pack") || files::is_there(&path.with_extension("idx"))? {
             continue;
         }
         // A writer keeps its pack locked until the index has its name, so ask again under the lock.
-        if let Some(_lock) = files::abandoned(&path)?
-            && !files::is_there(&index)?
+        if let Some(file) = files::abandoned(&path)?
+            && !files::is_there(&path.with_extension("idx"))?
+            && !files::is_there(&path.with_extension("gone"))?
         {
-            files::remove(&path)?;
+            match repair::scan(&file, &path, secrets) {
+                // What is sealed has no name without the key: it waits for who has it.
+                Err(Error::SecretKey(_)) => {}
+                // Nothing was written to it yet; more than that is damage, and not ours to delete.
+                Ok(scan) if scan.objects.is_empty() => {
+                    let length = file.metadata().at("examine", &path)?.len();
+                    if length <= MAGIC.len() as u64 {
+                        files::remove(&path)?;
+                    }
+                }
+                scan => repair::write_index(&mut scan?, &path, directories)?,
+            }
         }
     }
     Ok(())
@@ -228,9 +274,11 @@ impl PackWriter {
         failpoint::hit("store_after_pack_rename");
         index.rename(pack.index.path().to_owned())?;
         failpoint::hit("store_after_index_rename");
-        files::sync_directory(&self.directories.packs)?;
+        // From here on others may count on it, so that it stays also where the sync fails; whoever
+        // finds it syncs its name himself.
         index.keep();
         self.data.keep();
+        files::sync_directory(&self.directories.packs)?;
         pack.settle();
         Ok(pack)
     }
@@ -246,5 +294,28 @@ pub(super) struct Chunk {
 impl Chunk {
     pub(super) fn write(self, bytes: &[u8]) -> Result<()> {
         self.file.write_all_at(bytes, self.at).at("write", self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CODEC_ZSTD, ContentStorage, LocalStore, header};
+    use super::*;
+
+    /// A few bytes that say they are a terabyte, and would make as much of it as there is memory for.
+    #[test]
+    fn an_object_longer_than_any_in_a_pack_is_refused_before_it_is_read() {
+        let place = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(place.path()).unwrap();
+        let directories =
+            Directories { packs: place.path().join("packs"), temporary: place.path().join("tmp") };
+        let id = ObjectId([7; 32]);
+        let zeroes = zstd::bulk::compress(&vec![0; 8 << 20], 3).unwrap();
+        let mut writer = PackWriter::create(&directories).unwrap();
+        writer.append(id, &header(CODEC_ZSTD, 1 << 40), &zeroes);
+        writer.finish().unwrap();
+        let error = store.get(&id).unwrap_err();
+        assert_eq!(error.code(), "corrupt_object");
+        assert!(error.to_string().contains("too long"), "{error}");
     }
 }

@@ -13,6 +13,7 @@ use super::pack::{Directories, Pack};
 use crate::clock::{Clock, SystemClock};
 use crate::error::Result;
 use crate::id::{ObjectId, Time};
+use crate::secret::Secrets;
 
 /// Packs that are kept open between reads.
 const OPEN_PACKS: usize = 16;
@@ -23,9 +24,13 @@ pub(super) type List = Arc<Vec<Arc<Pack>>>;
 
 pub(super) struct Packs {
     directories: Directories,
+    secrets: Secrets,
     list: Mutex<Option<Listed>>,
     /// The most recently used last.
     open: Mutex<Vec<(String, Arc<File>)>>,
+    /// The pack that answered last: what was taken in together is asked for together, and the index
+    /// of every pack that is asked in vain has to be read.
+    answered: Mutex<Option<Arc<Pack>>>,
 }
 
 /// What the directory of packs held, and the directory's time then.
@@ -36,8 +41,14 @@ struct Listed {
 }
 
 impl Packs {
-    pub(super) fn new(directories: Directories) -> Self {
-        Self { directories, list: Mutex::new(None), open: Mutex::new(Vec::new()) }
+    pub(super) fn new(directories: Directories, secrets: Secrets) -> Self {
+        Self {
+            directories,
+            secrets,
+            list: Mutex::new(None),
+            open: Mutex::new(Vec::new()),
+            answered: Mutex::new(None),
+        }
     }
 
     pub(super) fn directories(&self) -> &Directories {
@@ -96,7 +107,7 @@ impl Packs {
         list: &List,
         thorough: bool,
     ) -> Result<Option<Vec<u8>>> {
-        first_success(list.iter().rev(), |pack| match pack.find(id, thorough)? {
+        self.first_success(list, |pack| match pack.find(id, thorough)? {
             Some(location) => self.read(pack, id, location),
             None => Ok(None),
         })
@@ -109,9 +120,32 @@ impl Packs {
         list: &List,
         thorough: bool,
     ) -> Result<Option<Arc<Pack>>> {
-        first_success(list.iter().rev(), |pack| {
-            Ok(pack.find(id, thorough)?.map(|_| Arc::clone(pack)))
-        })
+        self.first_success(list, |pack| Ok(pack.find(id, thorough)?.map(|_| Arc::clone(pack))))
+    }
+
+    /// The first answer of the pack that answered last and the others, newest first; a failure
+    /// counts only if nothing else has one.
+    fn first_success<T>(
+        &self,
+        list: &List,
+        ask: impl Fn(&Arc<Pack>) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let last = lock(&self.answered).clone();
+        let others = list.iter().rev().filter(|pack| !last.as_ref().is_some_and(|l| l.is(pack)));
+        let mut failure = None;
+        for pack in last.iter().chain(others) {
+            match ask(pack) {
+                Ok(None) => {}
+                Ok(answer) => {
+                    if !last.as_ref().is_some_and(|last| last.is(pack)) {
+                        *lock(&self.answered) = Some(Arc::clone(pack));
+                    }
+                    return Ok(answer);
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        failure.map_or(Ok(None), Err)
     }
 
     /// Makes the names of all packs durable, whoever made them.
@@ -133,14 +167,20 @@ impl Packs {
                 }
             }
         }
+        self.forget()
+    }
+
+    /// Forgets what was there before packs were taken away.
+    pub(super) fn forget(&self) -> Result<()> {
         lock(&self.open).clear();
+        *lock(&self.answered) = None;
         self.list_again().map(|_| ())
     }
 
     /// `None` if the pack was taken away since it was listed.
     fn read(&self, pack: &Pack, id: &ObjectId, location: Location) -> Result<Option<Vec<u8>>> {
         let Some(file) = self.open(pack)? else { return Ok(None) };
-        pack.read(&file, id, location).map(Some)
+        pack.read(&file, id, location, &self.secrets).map(Some)
     }
 
     fn open(&self, pack: &Pack) -> Result<Option<Arc<File>>> {
@@ -156,22 +196,6 @@ impl Packs {
         open.push((pack.name().to_owned(), Arc::clone(&file)));
         Ok(Some(file))
     }
-}
-
-/// The first answer; a failure counts only if nothing else has one.
-fn first_success<'p, T>(
-    packs: impl Iterator<Item = &'p Arc<Pack>>,
-    ask: impl Fn(&'p Arc<Pack>) -> Result<Option<T>>,
-) -> Result<Option<T>> {
-    let mut failure = None;
-    for pack in packs {
-        match ask(pack) {
-            Ok(None) => {}
-            Ok(answer) => return Ok(answer),
-            Err(error) => failure = Some(error),
-        }
-    }
-    failure.map_or(Ok(None), Err)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -16,7 +16,7 @@ use rustix::net::{
 };
 
 use super::protocol::{Question, REPLY_MAX, Reply, receive, send};
-use super::{Report, SOCKET, Token};
+use super::{Report, SOCKET, Token, Witnessed};
 
 /// How long a look waits for an answer before it looks everywhere.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -26,8 +26,17 @@ const ADDRESS_MAX: usize = 100;
 /// Asks what was touched since a moment; `None` if nobody answers.
 pub(crate) fn ask(directory: &Path, scope: [u8; 16], since: Option<Token>) -> Option<Reply> {
     match exchange(directory, &Question::Since { scope, since })? {
-        Reply::Status(_) => None,
+        Reply::Status(_) | Reply::Writers(_) => None,
         reply => Some(reply),
+    }
+}
+
+/// Asks who wrote since a moment; `None` if nobody can tell. A watcher without the privilege, or of
+/// an older program, cannot.
+pub(crate) fn writers(directory: &Path, scope: [u8; 16], since: Token) -> Option<Witnessed> {
+    match exchange(directory, &Question::Writers { scope, since })? {
+        Reply::Writers(found) => found,
+        _ => None,
     }
 }
 

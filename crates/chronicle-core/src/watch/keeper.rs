@@ -6,6 +6,8 @@
 //! full look.
 
 use std::collections::{BTreeSet, HashMap};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -14,10 +16,13 @@ use rustix::fs::inotify::ReadFlags;
 use rustix::fs::{Dir, FileType};
 use rustix::io::Errno;
 
+use super::deeds::Top;
+use super::handle::DirectoryHandle;
 use super::ledger::Ledger;
 use super::marks::{Event, Marks};
 use super::mounts::{Mounts, is_shared};
 use super::places::{Place, Places, join};
+use super::witness::Witness;
 use super::{Doubt, server::Surroundings};
 use crate::filter::{Exclusion, Filter, FilterRules, recreate_hint};
 use crate::fs::{self, Roots, STAGING_PREFIX};
@@ -48,9 +53,9 @@ pub(crate) struct Scope {
 /// The watches of one workspace.
 pub(super) struct Keeper<'s> {
     surroundings: &'s dyn Surroundings,
-    scope: Scope,
+    pub(super) scope: Scope,
     marks: Marks,
-    places: Places,
+    pub(super) places: Places,
     mounts: Mounts,
     /// Directories still to be watched and listed.
     pending: Vec<Place>,
@@ -66,6 +71,12 @@ pub(super) struct Keeper<'s> {
     /// The watch on the workspace's own directory in the home.
     own: i32,
     most: usize,
+    /// One who sees which processes write, where that is allowed.
+    pub(super) witness: Option<Witness>,
+    /// The generation of writers that began with the last question.
+    moment: Option<u64>,
+    /// The roots, for him.
+    pub(super) tops: Vec<Top>,
 }
 
 /// Which directories the filter is to be asked about again, at the next question.
@@ -94,6 +105,7 @@ impl<'s> Keeper<'s> {
         surroundings: &'s dyn Surroundings,
         scope: Scope,
         most: usize,
+        witness: Option<Witness>,
     ) -> Result<Self, Doubt> {
         let marks = Marks::new().map_err(|_| Doubt::Limit)?;
         let home = rustix::fs::open(
@@ -107,8 +119,16 @@ impl<'s> Keeper<'s> {
         let roots = scope.roots.iter().map(|root| root.path().to_owned()).collect();
         let mounts = Mounts::new(roots).map_err(|_| Doubt::Lost)?;
         let mut places = Places::default();
-        let tops = scope.roots.iter().filter(|root| root.is_directory());
-        let pending = tops.map(|root| places.add_root(root.prefix().as_bytes())).collect();
+        let tops: Vec<_> = scope.roots.iter().filter(|root| root.is_directory()).collect();
+        let tops: Vec<_> = tops
+            .into_iter()
+            .map(|root| Top {
+                place: places.add_root(root.prefix().as_bytes()),
+                prefix: root.prefix().clone(),
+                real: root.handle().map(real_path).unwrap_or_default(),
+            })
+            .collect();
+        let pending = tops.iter().map(|top| top.place).collect();
         Ok(Self {
             surroundings,
             scope,
@@ -124,7 +144,23 @@ impl<'s> Keeper<'s> {
             devices: HashMap::new(),
             own,
             most,
+            witness,
+            moment: None,
+            tops,
         })
+    }
+
+    /// Gives the witness back, for the next one who watches the same.
+    pub(super) fn into_witness(self) -> Option<Witness> {
+        self.witness
+    }
+
+    /// The number of this answer was given out; `since` is that of the last look that was recorded.
+    pub(super) fn answered(&mut self, counter: u64, since: Option<u64>) {
+        if let Some(witness) = &mut self.witness {
+            self.moment.into_iter().for_each(|moment| witness.writers.named(counter, moment));
+            since.into_iter().for_each(|since| witness.writers.recorded(since));
+        }
     }
 
     /// How many directories are watched.
@@ -158,6 +194,7 @@ impl<'s> Keeper<'s> {
     /// Takes in everything that happened so far, and watches what is new; false if the time did not
     /// suffice for that.
     pub(super) fn catch_up(&mut self, ledger: &mut Ledger, end: Instant) -> Result<bool, Doubt> {
+        self.take_deeds();
         self.take_events(ledger)?;
         self.enter_pending(ledger, end)
     }
@@ -167,6 +204,11 @@ impl<'s> Keeper<'s> {
         if self.mounts.changed() {
             return Err(Doubt::Mount);
         }
+        self.take_deeds();
+        // Before all directories are known, what is done in one and goes with it is not.
+        let behind = self.is_behind();
+        let began = self.witness.as_mut().map(|witness| witness.writers.begin());
+        self.moment = began.filter(|_| !behind);
         if !self.catch_up(ledger, end)? {
             return Ok(false);
         }
@@ -434,6 +476,7 @@ impl<'s> Keeper<'s> {
         if watch == self.own || !self.places.set_watch(place, watch) {
             return Err(Doubt::Lost);
         }
+        self.note_handle(place, &directory);
         if self.blind.remove(&place) {
             ledger.touch(&bytes, true);
         }
@@ -443,13 +486,33 @@ impl<'s> Keeper<'s> {
         Ok(())
     }
 
+    /// So that notices of who wrote in it find its path, also when it is gone by then.
+    fn note_handle(&mut self, place: Place, directory: &std::os::fd::OwnedFd) {
+        let Some(witness) = &self.witness else { return };
+        let marked = witness.marked(directory);
+        let handle = marked.and_then(|marked| DirectoryHandle::of(directory, marked).ok());
+        handle.into_iter().for_each(|handle| self.places.set_handle(place, handle));
+    }
+
     fn set_kept_out(&mut self, place: Place, kept_out: bool) {
+        if !kept_out && self.places.is_kept_out(place) {
+            self.hear_again(place);
+        }
         if kept_out && !self.places.is_kept_out(place) {
             for watch in self.places.remove_below(place) {
                 self.marks.unwatch(watch);
             }
         }
         self.places.set_kept_out(place, kept_out);
+    }
+
+    /// What was written in a directory that was kept out is not known.
+    fn hear_again(&mut self, place: Place) {
+        let path = self.places.path(place);
+        if let (Some(witness), Some(path)) = (&mut self.witness, path) {
+            witness.ignore_nothing();
+            witness.writers.moved_directory(&path, None);
+        }
     }
 
     fn list(&mut self, place: Place, directory: &std::os::fd::OwnedFd) -> Result<(), Doubt> {
@@ -519,6 +582,12 @@ impl<'s> Keeper<'s> {
             }
         }
     }
+}
+
+/// Where an open directory really is; empty where nobody can tell.
+fn real_path(directory: BorrowedFd<'_>) -> Vec<u8> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+    link.map(|path| path.into_os_string().into_vec()).unwrap_or_default()
 }
 
 /// Why a watch could not be set, where it is not the directory's fault.

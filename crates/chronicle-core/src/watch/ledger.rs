@@ -50,6 +50,11 @@ impl Ledger {
         Token { instance: self.instance, counter: self.counter }
     }
 
+    /// Whether a moment is one of this watcher's.
+    pub(super) fn is_own(&self, token: &Token) -> bool {
+        token.instance == self.instance
+    }
+
     /// A path was touched; with `whole`, everything below it may have changed as well.
     pub(super) fn touch(&mut self, path: &[u8], whole: bool) {
         self.counter += 1;
@@ -159,7 +164,7 @@ mod tests {
                 (Some(token), paths.iter().map(word).collect::<Vec<_>>().join(" "))
             }
             Reply::CannotTell { token, why } => (token, format!("{why:?}")),
-            Reply::Status(_) => panic!("nobody asked for that"),
+            Reply::Status(_) | Reply::Writers(_) => panic!("nobody asked for that"),
         }
     }
 

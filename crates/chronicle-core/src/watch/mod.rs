@@ -7,6 +7,10 @@
 //! and gets a new number *before* it reads the disk.
 
 mod client;
+mod deeds;
+mod family;
+mod fanotify;
+mod handle;
 mod keeper;
 mod ledger;
 mod marks;
@@ -15,17 +19,22 @@ mod places;
 mod protocol;
 mod server;
 mod start;
+mod witness;
+mod writers;
 
-pub(crate) use client::{ask, status};
+pub(crate) use client::{ask, status, writers};
 pub(crate) use protocol::Reply;
 pub(crate) use server::{Scope, Surroundings, serve};
 pub use server::{WatchEnd, WatchOptions};
 pub use start::WATCHER;
 pub(crate) use start::start;
 
+use std::collections::BTreeMap;
+
 use crate::codec::{DecodeError, Decoder, Encoder};
 use crate::id::Time;
 use crate::path::WorkspacePath;
+use crate::process::Process;
 
 /// The name of the socket in a workspace's directory of the home.
 const SOCKET: &str = "watch.sock";
@@ -50,6 +59,24 @@ pub(crate) struct Touched {
     pub(crate) path: WorkspacePath,
     /// Whether everything below it must be looked at too: it appeared, moved or went.
     pub(crate) whole: bool,
+}
+
+/// Who wrote to one path, as far as it was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Places in the list of lines; `None` is somebody unknown.
+    pub(crate) writers: Vec<Option<usize>>,
+    /// It is a directory that was moved here or away.
+    pub(crate) moved: bool,
+}
+
+/// Who wrote where since a moment. Of a path that is not in it, nothing is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Witnessed {
+    /// Processes, each with those above it: itself first.
+    pub(crate) lines: Vec<Vec<Process>>,
+    /// The paths that were written to.
+    pub(crate) paths: BTreeMap<WorkspacePath, Written>,
 }
 
 /// Why a watcher cannot tell what was touched.
@@ -135,6 +162,8 @@ pub(crate) struct Report {
     pub(crate) directories: u64,
     /// Why it cannot tell at present.
     pub(crate) doubt: Option<Doubt>,
+    /// Whether it sees which processes write; told only without a doubt.
+    pub(crate) sees_processes: bool,
 }
 
 /// Where a look left off: the moment before it began, and what it could not see.
@@ -194,5 +223,17 @@ mod tests {
             assert_eq!(Doubt::of(number).map(|doubt| doubt as u8), Some(number));
         }
         assert_eq!(Doubt::of(0).or(Doubt::of(13)), None);
+    }
+
+    #[test]
+    fn mutated_bookmarks() {
+        let token = Token { instance: [3; 16], counter: 4 };
+        let again = vec![WorkspacePath::new("a").unwrap(), WorkspacePath::new("/b/c").unwrap()];
+        let samples = [Bookmark { token, again }.encode()];
+        crate::fuzz::target("bookmark", &samples, |input| {
+            let Some(bookmark) = Bookmark::decode(input) else { return false };
+            assert_eq!(bookmark.encode(), input, "not canonical");
+            true
+        });
     }
 }

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::handle::DirectoryHandle;
+
 /// A directory's number in the tree.
 pub(super) type Place = usize;
 
@@ -15,6 +17,8 @@ struct Node {
     root: Option<Vec<u8>>,
     name: Vec<u8>,
     watch: Option<i32>,
+    /// What the kernel calls it, where somebody asks.
+    handle: Option<DirectoryHandle>,
     children: BTreeMap<Vec<u8>, Place>,
     kept_out: bool,
 }
@@ -25,6 +29,9 @@ pub(super) struct Places {
     nodes: Vec<Option<Node>>,
     free: Vec<Place>,
     by_watch: HashMap<i32, Place>,
+    by_handle: HashMap<DirectoryHandle, Place>,
+    /// Where directories were that are gone: notices of what was done in them are still to come.
+    departed: HashMap<DirectoryHandle, Vec<u8>>,
 }
 
 impl Places {
@@ -129,6 +136,42 @@ impl Places {
         self.by_watch.get(&watch).copied()
     }
 
+    /// The directory that the kernel calls this.
+    pub(super) fn by_handle(&self, handle: &DirectoryHandle) -> Option<Place> {
+        self.by_handle.get(handle).copied()
+    }
+
+    /// Where a directory was that went since the last time that these were forgotten.
+    pub(super) fn departed(&self, handle: &DirectoryHandle) -> Option<&[u8]> {
+        self.departed.get(handle).map(|path| &path[..])
+    }
+
+    /// All notices of what was done in directories that are gone have come.
+    pub(super) fn forget_departed(&mut self) {
+        self.departed = HashMap::new();
+    }
+
+    /// Notes where the directories at and below a place are, before they go.
+    fn note_departure(&mut self, place: Place) {
+        let mut left = vec![place];
+        while let Some(place) = left.pop() {
+            let Some(node) = self.node(place) else { continue };
+            left.extend(node.children.values());
+            if let (Some(handle), Some(path)) = (node.handle.clone(), self.path(place)) {
+                self.departed.insert(handle, path);
+            }
+        }
+    }
+
+    /// Notes what the kernel calls a directory.
+    pub(super) fn set_handle(&mut self, place: Place, handle: DirectoryHandle) {
+        let Some(node) = self.node_mut(place) else { return };
+        if let Some(old) = node.handle.replace(handle.clone()) {
+            self.by_handle.remove(&old);
+        }
+        self.by_handle.insert(handle, place);
+    }
+
     /// The watch that is on a directory.
     pub(super) fn watch(&self, place: Place) -> Option<i32> {
         self.node(place)?.watch
@@ -185,13 +228,21 @@ impl Places {
 
     /// Forgets a directory and everything below it; returns the watches that were on them.
     pub(super) fn remove(&mut self, place: Place) -> Vec<i32> {
+        self.note_departure(place);
         self.detach(place);
         let (mut watches, mut left) = (Vec::new(), vec![place]);
+        let mut handles = Vec::new();
         while let Some(place) = left.pop() {
             let Some(node) = self.nodes.get_mut(place).and_then(Option::take) else { continue };
             left.extend(node.children.into_values());
             watches.extend(node.watch);
+            handles.extend(node.handle.map(|handle| (handle, place)));
             self.free.push(place);
+        }
+        for (handle, place) in handles {
+            if self.by_handle.get(&handle) == Some(&place) {
+                self.by_handle.remove(&handle);
+            }
         }
         for watch in &watches {
             self.by_watch.remove(watch);
@@ -235,6 +286,24 @@ mod tests {
         assert_eq!(places.child(a, b"b"), None);
         assert_eq!(places.remove(b), [7]);
         assert_eq!((places.by_watch(7), places.path(c)), (None, None));
+    }
+
+    #[test]
+    fn a_directory_that_went_is_remembered_until_its_last_notice_has_come() {
+        let handle = |byte| DirectoryHandle { file_system: 1, kind: 1, bytes: vec![byte] };
+        let mut places = Places::default();
+        let root = places.add_root(b"");
+        let a = places.child_or_new(root, b"a");
+        let b = places.child_or_new(a, b"b");
+        places.set_handle(a, handle(1));
+        places.set_handle(b, handle(2));
+        places.set_handle(b, handle(3));
+        assert_eq!((places.by_handle(&handle(2)), places.by_handle(&handle(3))), (None, Some(b)));
+        places.remove(a);
+        assert_eq!(places.by_handle(&handle(3)), None);
+        assert_eq!(places.departed(&handle(3)), Some(&b"a/b"[..]));
+        places.forget_departed();
+        assert_eq!(places.departed(&handle(1)), None);
     }
 
     #[test]

@@ -3,12 +3,14 @@
 //! A frame is a length of four bytes, a version and a body. Nothing of it is trusted: a frame that
 //! is too long, cut off or malformed is no frame, and whoever asked makes a full look instead.
 
+use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
 
-use super::{Doubt, Report, Token, Touched};
+use super::{Doubt, Report, Token, Touched, Witnessed, Written};
 use crate::codec::{DecodeError, Decoder, Encoder};
 use crate::id::Time;
 use crate::path::WorkspacePath;
+use crate::process::Process;
 
 /// The version that this program speaks; another one is answered by nobody.
 const VERSION: u8 = 1;
@@ -16,6 +18,10 @@ const VERSION: u8 = 1;
 pub(super) const QUESTION_MAX: usize = 128;
 /// The longest reply: some ten thousand paths.
 pub(super) const REPLY_MAX: usize = 4 << 20;
+
+/// In the place of a doubt: there is none, and it sees which processes write. An older program takes
+/// it for no doubt.
+const SEES: u8 = 0x80;
 
 /// What a process asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +35,13 @@ pub(super) enum Question {
     },
     /// How does the watcher stand?
     Status,
+    /// Which processes wrote since a moment, and where?
+    Writers {
+        /// As in the other question.
+        scope: [u8; 16],
+        /// The moment that the last recorded look was given.
+        since: Token,
+    },
 }
 
 /// What the watcher says.
@@ -50,6 +63,8 @@ pub(crate) enum Reply {
     },
     /// How it stands.
     Status(Report),
+    /// Who wrote; `None`: it does not know them all.
+    Writers(Option<Witnessed>),
 }
 
 impl Question {
@@ -63,6 +78,11 @@ impl Question {
                 encode_token(&mut out, since.as_ref());
             }
             Self::Status => out.byte(2),
+            Self::Writers { scope, since } => {
+                out.byte(3);
+                out.fixed(scope);
+                encode_token(&mut out, Some(since));
+            }
         }
         frame(&out.0)
     }
@@ -73,6 +93,10 @@ impl Question {
         let question = match input.byte()? {
             1 => Self::Since { scope: input.array()?, since: decode_token(&mut input)? },
             2 => Self::Status,
+            3 => {
+                let (scope, since) = (input.array()?, decode_token(&mut input)?);
+                Self::Writers { scope, since: since.ok_or(DecodeError::Malformed("no moment"))? }
+            }
             _ => return Err(DecodeError::Malformed("no such question")),
         };
         input.end()?;
@@ -104,7 +128,13 @@ impl Reply {
                 out.int(u64::from(report.pid));
                 out.signed(report.since.0);
                 out.int(report.directories);
-                out.byte(report.doubt.map_or(0, |why| why as u8));
+                let sees = if report.sees_processes { SEES } else { 0 };
+                out.byte(report.doubt.map_or(sees, |why| why as u8));
+            }
+            Self::Writers(found) => {
+                out.byte(4);
+                out.byte(u8::from(found.is_some()));
+                found.iter().for_each(|found| encode_writers(&mut out, found));
             }
         }
         frame(&out.0)
@@ -125,9 +155,15 @@ impl Reply {
             }
             3 => {
                 let (pid, since) = (input.int32()?, Time(input.signed()?));
-                let (directories, doubt) = (input.int()?, Doubt::of(input.byte()?));
-                Self::Status(Report { pid, since, directories, doubt })
+                let (directories, state) = (input.int()?, input.byte()?);
+                let (doubt, sees_processes) = (Doubt::of(state), state == SEES);
+                Self::Status(Report { pid, since, directories, doubt, sees_processes })
             }
+            4 => Self::Writers(match input.byte()? {
+                0 => None,
+                1 => Some(decode_writers(&mut input)?),
+                _ => return Err(DecodeError::Malformed("a flag is neither")),
+            }),
             _ => return Err(DecodeError::Malformed("no such reply")),
         };
         input.end()?;
@@ -149,6 +185,80 @@ fn decode_paths(input: &mut Decoder<'_>) -> Result<Vec<Touched>, DecodeError> {
         paths.push(Touched { path, whole });
     }
     Ok(paths)
+}
+
+/// Writes who wrote where: the processes once each, then the lines, then the paths.
+fn encode_writers(out: &mut Encoder, found: &Witnessed) {
+    let mut processes: Vec<&Process> = Vec::new();
+    let mut numbers: HashMap<&Process, u64> = HashMap::new();
+    for process in found.lines.iter().flatten() {
+        numbers.entry(process).or_insert_with(|| {
+            processes.push(process);
+            processes.len() as u64 - 1
+        });
+    }
+    out.bytes(processes.first().map_or(&[], |process| process.boot.as_bytes()));
+    out.int(processes.len() as u64);
+    for process in processes {
+        out.int(u64::from(process.pid));
+        out.int(process.started);
+    }
+    out.int(found.lines.len() as u64);
+    for line in &found.lines {
+        out.int(line.len() as u64);
+        line.iter().for_each(|process| out.int(numbers[process]));
+    }
+    out.int(found.paths.len() as u64);
+    for (path, written) in &found.paths {
+        out.bytes(path.as_bytes());
+        out.byte(u8::from(written.moved));
+        out.int(written.writers.len() as u64);
+        // 0 is somebody unknown.
+        let number = |writer: &Option<usize>| writer.map_or(0, |line| line as u64 + 1);
+        written.writers.iter().for_each(|writer| out.int(number(writer)));
+    }
+}
+
+fn decode_writers(input: &mut Decoder<'_>) -> Result<Witnessed, DecodeError> {
+    let boot = String::from_utf8_lossy(input.bytes()?).into_owned();
+    let mut processes = Vec::new();
+    for _ in 0..input.count()? {
+        let (pid, started) = (input.int32()?, input.int()?);
+        processes.push(Process { pid, started, boot: boot.clone() });
+    }
+    let mut lines = Vec::new();
+    for _ in 0..input.count()? {
+        let mut line = Vec::new();
+        for _ in 0..input.count()? {
+            let process = usize::try_from(input.int()?).ok().and_then(|at| processes.get(at));
+            line.push(process.ok_or(DecodeError::Malformed("no such process"))?.clone());
+        }
+        lines.push(line);
+    }
+    let mut paths = BTreeMap::new();
+    for _ in 0..input.count()? {
+        let path = WorkspacePath::new(input.bytes()?);
+        let path = path.map_err(|_| DecodeError::Malformed("a path is not one"))?;
+        paths.insert(path, decode_written(input, lines.len())?);
+    }
+    Ok(Witnessed { lines, paths })
+}
+
+fn decode_written(input: &mut Decoder<'_>, lines: usize) -> Result<Written, DecodeError> {
+    let moved = match input.byte()? {
+        0 => false,
+        1 => true,
+        _ => return Err(DecodeError::Malformed("a flag is neither")),
+    };
+    let mut writers = Vec::new();
+    for _ in 0..input.count()? {
+        writers.push(match input.int()? {
+            0 => None,
+            number if number <= lines as u64 => Some(number as usize - 1),
+            _ => return Err(DecodeError::Malformed("no such line")),
+        });
+    }
+    Ok(Written { writers, moved })
 }
 
 /// Writes a moment, or that there is none.
@@ -211,7 +321,23 @@ mod tests {
     fn replies() -> Vec<Reply> {
         let touched =
             |path: &str, whole| Touched { path: WorkspacePath::new(path).unwrap(), whole };
-        let report = Report { pid: 9, since: Time(-5), directories: 3, doubt: Some(Doubt::Limit) };
+        let report = Report {
+            pid: 9,
+            since: Time(-5),
+            directories: 3,
+            doubt: Some(Doubt::Limit),
+            sees_processes: false,
+        };
+        let process = |pid| Process { pid, started: 7, boot: "b".to_owned() };
+        let written = |writers, moved| Written { writers, moved };
+        let path = |text: &str| WorkspacePath::new(text).unwrap();
+        let found = Witnessed {
+            lines: vec![vec![process(3), process(2)], vec![process(4), process(2)], vec![]],
+            paths: BTreeMap::from([
+                (path(""), written(vec![Some(0), None], false)),
+                (path("a/b"), written(vec![Some(1)], true)),
+            ]),
+        };
         vec![
             Reply::Touched { token: token(300), paths: vec![] },
             Reply::Touched {
@@ -221,7 +347,11 @@ mod tests {
             Reply::CannotTell { token: None, why: Doubt::Starting },
             Reply::CannotTell { token: Some(token(0)), why: Doubt::OtherWatcher },
             Reply::Status(report.clone()),
-            Reply::Status(Report { doubt: None, ..report }),
+            Reply::Status(Report { doubt: None, ..report.clone() }),
+            Reply::Status(Report { doubt: None, sees_processes: true, ..report }),
+            Reply::Writers(None),
+            Reply::Writers(Some(Witnessed::default())),
+            Reply::Writers(Some(found)),
         ]
     }
 
@@ -230,6 +360,7 @@ mod tests {
             Question::Since { scope: [1; 16], since: None },
             Question::Since { scope: [2; 16], since: Some(token(1 << 40)) },
             Question::Status,
+            Question::Writers { scope: [3; 16], since: token(1 << 40) },
         ]
     }
 
@@ -307,11 +438,27 @@ mod tests {
                 bytes[at] = roll() as u8;
             }
             if let Ok(reply) = Reply::decode(&bytes)
-                && !matches!(reply, Reply::Status(_))
+                && !matches!(reply, Reply::Status(_) | Reply::Writers(_))
             {
                 assert_eq!(reply.encode()[4..], bytes[..]);
             }
             let _ = Question::decode(&bytes);
         }
+    }
+
+    #[test]
+    fn mutated_frames() {
+        let replies: Vec<_> = replies().iter().map(Reply::encode).collect();
+        let frames = replies.into_iter().chain([Question::Status.encode()]);
+        let samples: Vec<_> = frames.map(|frame| frame[4..].to_vec()).collect();
+        crate::fuzz::target("watcher", &samples, |input| {
+            let question = Question::decode(input);
+            if let Ok(question) = &question {
+                assert_eq!(&question.encode()[4..], input, "not canonical");
+            }
+            let Ok(reply) = Reply::decode(input) else { return question.is_ok() };
+            assert_eq!(Reply::decode(&reply.encode()[4..]).as_ref(), Ok(&reply));
+            true
+        });
     }
 }

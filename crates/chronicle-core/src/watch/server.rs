@@ -14,8 +14,9 @@ use super::client::address;
 use super::keeper::Keeper;
 pub(crate) use super::keeper::Scope;
 use super::ledger::Ledger;
-use super::protocol::{QUESTION_MAX, Question, Reply, receive, send};
-use super::{ATTEMPT, Doubt, LOCK, Report, SOCKET, Token};
+use super::protocol::{QUESTION_MAX, Question, REPLY_MAX, Reply, receive, send};
+use super::witness::Witness;
+use super::{ATTEMPT, Doubt, LOCK, Report, SOCKET, Token, Witnessed};
 use crate::error::{Context, Error, Result};
 use crate::id::{Time, random_bytes};
 use crate::lock::Lock;
@@ -100,6 +101,7 @@ pub(crate) fn serve(
         options: *options,
         ledger: Ledger::new(random_bytes(), options.most_paths),
         keeper: None,
+        witness: None,
         doubt: Doubt::Starting,
         pause: PAUSE,
         retry: Instant::now(),
@@ -120,6 +122,8 @@ struct Server<'s> {
     ledger: Ledger,
     /// The watches; `None` while they cannot be had.
     keeper: Option<Keeper<'s>>,
+    /// Who sees the processes, while there is no keeper that has him.
+    witness: Option<Witness>,
     /// Why it cannot tell, if it cannot.
     doubt: Doubt,
     pause: Duration,
@@ -170,7 +174,9 @@ impl Server<'_> {
                 return true;
             }
         };
-        match Keeper::new(self.surroundings, scope, self.options.most_directories) {
+        let most = self.options.most_paths;
+        let witness = self.witness.take().or_else(|| Witness::begin(&scope.roots, most));
+        match Keeper::new(self.surroundings, scope, self.options.most_directories, witness) {
             Ok(keeper) => self.keeper = Some(keeper),
             Err(doubt) => self.give_up(doubt),
         }
@@ -180,7 +186,11 @@ impl Server<'_> {
     /// Drops all watches: nothing that was seen counts any more.
     fn give_up(&mut self, doubt: Doubt) {
         self.ledger.forget(doubt);
-        self.keeper = None;
+        let witness = self.keeper.take().and_then(Keeper::into_witness);
+        self.witness = witness.filter(|_| is_about_events(doubt));
+        if let Some(witness) = &mut self.witness {
+            witness.forget();
+        }
         self.doubt = doubt;
         let pause = if is_lasting(doubt) { LIMIT_PAUSE } else { self.pause };
         self.pause = (self.pause * 2).min(PAUSE_MAX);
@@ -211,13 +221,16 @@ impl Server<'_> {
             Some(_) => until,
             None => until.min(self.retry.saturating_duration_since(Instant::now())),
         };
-        let marks = self.keeper.as_ref().map(Keeper::marks);
-        let ready = ready(self.door.as_ref(), marks.map(AsFd::as_fd), until + NAP / 5);
+        let keeper = self.keeper.as_ref();
+        let marks = keeper.map(|keeper| keeper.marks().as_fd());
+        let news = keeper.and_then(|keeper| keeper.witness.as_ref()).map(Witness::news);
+        let told: Vec<_> = marks.into_iter().chain(news).collect();
+        let ready = ready(self.door.as_ref(), &told, until + NAP / 5);
         if ready.asked {
             return self.answer_all();
         }
         // The kernel's queue fills slowly enough to let it collect, and each waking costs.
-        if ready.told && most > Duration::ZERO && self::ready(self.door.as_ref(), None, NAP).asked {
+        if ready.told && most > Duration::ZERO && self::ready(self.door.as_ref(), &[], NAP).asked {
             self.answer_all();
         }
     }
@@ -243,6 +256,7 @@ impl Server<'_> {
                 self.asked = Instant::now();
                 self.touched(scope, since)
             }
+            Question::Writers { scope, since } => Reply::Writers(self.writers(scope, since)),
             Question::Status => Reply::Status(self.report()),
         };
         send(&mut stream, &reply.encode())
@@ -256,7 +270,9 @@ impl Server<'_> {
         let why = match self.prepare(scope) {
             Ok(true) => {
                 self.pause = PAUSE;
-                return self.ledger.since(since, now);
+                let reply = self.ledger.since(since, now);
+                self.note_answer(&reply, since);
+                return reply;
             }
             Ok(false) => return Reply::CannotTell { token: None, why: Doubt::Starting },
             Err(why) => why,
@@ -267,9 +283,35 @@ impl Server<'_> {
         // one. Not again and again: whoever asks is waiting.
         let anew = first && !is_lasting(why) && self.set_up() && self.prepare(scope) == Ok(true);
         match self.ledger.since(None, now) {
-            Reply::CannotTell { token, .. } if anew => Reply::CannotTell { token, why },
+            Reply::CannotTell { token, .. } if anew => {
+                let reply = Reply::CannotTell { token, why };
+                self.note_answer(&reply, None);
+                reply
+            }
             _ => Reply::CannotTell { token: None, why },
         }
+    }
+
+    /// Lets the witness know which moment was given out, and which was recorded.
+    fn note_answer(&mut self, reply: &Reply, since: Option<Token>) {
+        let token = match reply {
+            Reply::Touched { token, .. } => Some(*token),
+            Reply::CannotTell { token, .. } => *token,
+            _ => None,
+        };
+        let since = since.filter(|since| self.ledger.is_own(since));
+        if let (Some(keeper), Some(token)) = (&mut self.keeper, token) {
+            keeper.answered(token.counter, since.map(|since| since.counter));
+        }
+    }
+
+    /// Who wrote since a moment; `None` if nobody can tell.
+    fn writers(&mut self, scope: [u8; 16], since: Token) -> Option<Witnessed> {
+        let keeper = self.keeper.as_mut().filter(|keeper| keeper.scope() == scope)?;
+        if !self.ledger.is_own(&since) {
+            return None;
+        }
+        keeper.written_since(since.counter).filter(|found| found.size() <= REPLY_MAX / 2)
     }
 
     /// Makes sure that the watches are complete and everything that happened is known.
@@ -287,13 +329,20 @@ impl Server<'_> {
             Some(keeper) => keeper.is_behind().then_some(Doubt::Starting),
         };
         let directories = self.keeper.as_ref().map_or(0, Keeper::directories);
-        Report { pid: std::process::id(), since: self.since, directories, doubt }
+        let sees_processes = self.keeper.as_ref().is_some_and(|keeper| keeper.witness.is_some());
+        let (pid, since) = (std::process::id(), self.since);
+        Report { pid, since, directories, doubt, sees_processes }
     }
 }
 
 /// Whether only others could end a doubt: then nothing is gained by trying again soon.
 fn is_lasting(doubt: Doubt) -> bool {
     matches!(doubt, Doubt::Limit | Doubt::FileSystem)
+}
+
+/// Whether a doubt is only about what was told: who listens can go on listening.
+fn is_about_events(doubt: Doubt) -> bool {
+    matches!(doubt, Doubt::Overflow | Doubt::Rules | Doubt::Lost | Doubt::TooMany)
 }
 
 #[derive(Default)]
@@ -303,11 +352,11 @@ struct Ready {
 }
 
 /// Waits for a question or for the kernel.
-fn ready(door: Option<&Door>, marks: Option<std::os::fd::BorrowedFd<'_>>, most: Duration) -> Ready {
-    let mut fds = Vec::with_capacity(2);
+fn ready(door: Option<&Door>, told: &[std::os::fd::BorrowedFd<'_>], most: Duration) -> Ready {
+    let mut fds = Vec::with_capacity(3);
     fds.extend(door.map(|door| PollFd::new(&door.listener, PollFlags::IN)));
     let asked = fds.len();
-    fds.extend(marks.as_ref().map(|marks| PollFd::new(marks, PollFlags::IN)));
+    fds.extend(told.iter().map(|told| PollFd::new(told, PollFlags::IN)));
     let seconds = i64::try_from(most.as_secs()).unwrap_or(i64::MAX);
     let most = Timespec { tv_sec: seconds, tv_nsec: i64::from(most.subsec_nanos()) };
     if !matches!(poll(&mut fds, Some(&most)), Ok(1..)) {

@@ -3,7 +3,7 @@
 //! A path that an action named beforehand is that action's. Anything else that appeared while
 //! exactly one session's window was open is that session's; while several were open it is shared;
 //! while none was open it is a person's. What an agent left running in the background may have
-//! made anything that no window explains.
+//! made anything that no window explains. Where processes tell more, `by_process` decides instead.
 
 use crate::entry::{Author, Evidence};
 use crate::id::{ObjectId, SnapshotId, TransactionId};
@@ -66,6 +66,8 @@ pub(crate) enum Group {
     Late(SnapshotId),
     /// What nobody's call explains but a session's turn may, by its place in `Openings::turns`.
     Turn(usize),
+    /// What a session made after this turn, the last it had, had ended.
+    Past(u64),
     /// What several windows saw.
     Shared,
     /// What nobody's window saw.
@@ -111,7 +113,7 @@ pub(crate) fn attribute(path: &WorkspacePath, open: &Openings) -> (Group, Author
 
 /// Where it is recorded what several could have made: in the turn of the one session that is among
 /// them, with its sub-agents, else in none.
-fn shared_group(open: &Openings, keys: &[&str]) -> Group {
+pub(super) fn shared_group(open: &Openings, keys: &[&str]) -> Group {
     let mut agents = keys.iter().filter(|key| **key != PERSON);
     let root = |key: &&&str| key.split('/').next().unwrap_or_default().to_owned();
     let Some(first) = agents.next() else { return Group::Shared };

@@ -6,7 +6,6 @@
 use super::attribute::{Announced, Openings};
 use super::capture::Look;
 use super::outcomes::Closing;
-use super::sessions::Session;
 use super::{PATIENCE, Workspace};
 use crate::catalog::{Batch, Durability, Local, Open};
 use crate::codec::{Decoder, Encoder};
@@ -49,6 +48,8 @@ pub struct Call {
     pub paths: Vec<WorkspacePath>,
     /// The agent's process.
     pub process: Option<Process>,
+    /// Its tools run below that process, and nothing that a person does.
+    pub tools_below: bool,
     /// This agent does not always tell that a call has ended: the next one says so.
     pub ends_earlier: bool,
 }
@@ -75,6 +76,7 @@ impl Workspace {
     /// Captures what a call could destroy, before it starts.
     pub fn call_start(&mut self, call: &Call) -> Result<SnapshotMetadata> {
         let _lock = self.lock(PATIENCE)?;
+        self.keep_within_budget()?;
         let open = self.openings()?;
         let earlier = if call.ends_earlier { self.earlier(&open, call) } else { Vec::new() };
         let everywhere = call.paths.is_empty() || !named_only(&open, &earlier);
@@ -260,10 +262,12 @@ impl Workspace {
 
     fn remember_process(&self, batch: &mut Batch, call: &Call) -> Result<()> {
         let known = self.session(&call.session)?;
-        if call.process.is_some()
-            && known.as_ref().map(|known| &known.process) != Some(&call.process)
+        let told = known.as_ref().map(|known| (&known.process, known.tools_below));
+        if let Some(process) = &call.process
+            && told != Some((&call.process, call.tools_below))
         {
-            let session = Session { process: call.process.clone(), ..known.unwrap_or_default() };
+            let known = self.session_or_new(&call.session)?;
+            let session = known.led_by(process, call.tools_below);
             self.remember(batch, &call.session, &session);
         }
         Ok(())
@@ -271,7 +275,7 @@ impl Workspace {
 
     /// Remembers what a call left running.
     fn remember_left(&self, batch: &mut Batch, call: &Call, end: &CallEnd) -> Result<()> {
-        let known = self.session(&call.session)?.unwrap_or_default();
+        let known = self.session_or_new(&call.session)?;
         let mut session = known.clone();
         for process in &end.left {
             if !session.background.contains(process) {

@@ -8,7 +8,6 @@ use super::outcomes::Closing;
 use super::views::why_text;
 use super::{PATIENCE, Workspace, key};
 use crate::catalog::{Batch, DirectoryUpdate, Durability, LocalState, Log, Open};
-use crate::codec;
 use crate::entry::{Author, Change, Entry, Evidence, MovedFrom, Why};
 use crate::error::{Error, Result};
 use crate::failpoint;
@@ -117,6 +116,7 @@ impl Workspace {
     /// The named paths belong to this action until the next settle.
     pub fn snapshot(&mut self, request: &SnapshotRequest) -> Result<SnapshotMetadata> {
         let _lock = self.lock(PATIENCE)?;
+        self.keep_within_budget()?;
         let reading = self.catalog.reading()?;
         let mut paths = request.paths.clone();
         paths.extend(request.to.clone());
@@ -180,6 +180,7 @@ impl Workspace {
         open: &Openings,
         closing: &Closing<'_>,
     ) -> Result<SettleReport> {
+        self.keep_within_budget()?;
         let look = self.look_for_changes()?;
         self.settle_with(look, open, closing)
     }
@@ -197,11 +198,13 @@ impl Workspace {
         let snapshots = self.add_outcomes(look, open, &mut batch, closing)?;
         if !untouched {
             self.accept_wider_rules(&mut batch)?;
+            self.accept_wider_settings(&mut batch)?;
         }
         self.compress_befores(open, &mut batch)?;
         let visible = batch.records.iter().flat_map(|record| &record.changes);
         let changes = visible.filter(|change| change.is_visible()).count() as u64;
-        if !batch.records.is_empty() || !batch.known.is_empty() || !batch.state.is_empty() {
+        let remembered = !batch.state.is_empty() || !batch.local.is_empty();
+        if !batch.records.is_empty() || !batch.known.is_empty() || remembered {
             failpoint::hit("capture_before_commit");
             let quiet = batch.records.is_empty();
             let durability = if quiet { Durability::ProcessDeath } else { Durability::PowerCut };
@@ -296,7 +299,9 @@ impl Workspace {
                 None => self.catalog.known(path)?.map_or(Entry::Absent, |known| known.entry),
             };
             // Before first: an action that could destroy what is not saved must not start.
-            if let Entry::Unknown(why @ (Why::Unreadable | Why::Changing)) = before {
+            if let Entry::Unknown(why) = before
+                && why.is_failure()
+            {
                 return Err(Error::NotCaptured { path: path.clone(), why: why_text(why) });
             }
             record.changes.push(Change {
@@ -384,11 +389,8 @@ impl Workspace {
 
     /// Decodes one record of the log.
     pub(super) fn read_record(&self, seq: Seq) -> Result<Record> {
-        let sealed = self
-            .catalog
-            .record(seq)?
-            .ok_or_else(|| Error::Tampered { seq, why: "the record is missing".to_owned() })?;
-        codec::open(&sealed.leaf, &sealed.body).map_err(|source| Error::Record { seq, source })
+        let sealed = self.catalog.record(seq)?.ok_or_else(|| Error::missing_record(seq))?;
+        self.open_sealed(&sealed)
     }
 
     /// The end of the first capture: what is older is only what stood there at the beginning.

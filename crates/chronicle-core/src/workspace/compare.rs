@@ -24,6 +24,10 @@ pub struct DiffRequest {
     pub paths: Vec<WorkspacePath>,
     /// With unified patches.
     pub patch: bool,
+    /// Look into at most so many changes; the others are only counted.
+    pub most_changes: Option<usize>,
+    /// Make no more patches once they are so long together.
+    pub most_patch_bytes: Option<usize>,
 }
 
 /// What stood at a path at two moments.
@@ -63,6 +67,7 @@ impl Workspace {
             files_changed: 0,
             insertions: 0,
             deletions: 0,
+            partial: false,
         };
         let backwards = start > end;
         let (low, high) = if backwards { (end, start) } else { (start, end) };
@@ -70,6 +75,7 @@ impl Workspace {
         if !backwards {
             forget_origins(&mut changed);
         }
+        let mut patched = 0;
         for (path, mut between) in changed {
             if backwards {
                 std::mem::swap(&mut between.before, &mut between.after);
@@ -77,11 +83,20 @@ impl Workspace {
             }
             let wanted =
                 request.paths.is_empty() || request.paths.iter().any(|p| path.is_within(p));
-            if wanted && differs(&between) {
-                diff.changes.push(self.diff_change(&path, &between, request.patch)?);
+            if !wanted || !differs(&between) {
+                continue;
             }
+            diff.files_changed += 1;
+            if request.most_changes.is_some_and(|most| diff.changes.len() >= most) {
+                diff.partial = true;
+                continue;
+            }
+            let long = request.most_patch_bytes.is_some_and(|most| patched >= most);
+            let change = self.diff_change(&path, &between, request.patch && !long)?;
+            diff.partial |= request.patch && long;
+            patched += change.patch.as_ref().map_or(0, String::len);
+            diff.changes.push(change);
         }
-        diff.files_changed = diff.changes.len() as u64;
         diff.insertions = diff.changes.iter().map(|change| change.inserted).sum();
         diff.deletions = diff.changes.iter().map(|change| change.deleted).sum();
         Ok(diff)
@@ -91,10 +106,7 @@ impl Workspace {
     fn default_start(&self) -> Result<(Seq, String)> {
         match self.turns()?.last() {
             Some(turn) => Ok((Seq(turn.start_seq), format!("just before turn {}", turn.number))),
-            None => {
-                let moment = self.moment("start")?;
-                Ok((moment.seq, moment.words))
-            }
+            None => Ok((self.oldest()?, "the beginning of the history".to_owned())),
         }
     }
 
@@ -210,6 +222,10 @@ impl Workspace {
         if before.same_content(after) {
             return Ok(patch);
         }
+        if before.is_secret() || after.is_secret() {
+            patch.push_str("Secret content is not shown; chronicle cat prints it\n");
+            return Ok(patch);
+        }
         let (Some(old), Some(new)) = (self.countable(before)?, self.countable(after)?) else {
             patch.push_str("Content is too large to compare by lines\n");
             return Ok(patch);
@@ -253,8 +269,13 @@ impl Workspace {
         let last = self.turns()?.iter().filter_map(|turn| turn.end_seq).max();
         match last {
             Some(seq) => Ok(Seq(seq)),
-            None => self.moment("start").map(|moment| moment.seq),
+            None => self.oldest(),
         }
+    }
+
+    /// The oldest moment that can be reached, but for the first look.
+    fn oldest(&self) -> Result<Seq> {
+        Ok(self.baseline_end()?.max(self.beginning()?))
     }
 }
 

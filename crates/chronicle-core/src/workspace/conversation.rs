@@ -31,6 +31,8 @@ pub struct Prompt {
     pub text: Option<String>,
     /// The agent's process.
     pub process: Option<Process>,
+    /// Its tools run below that process, and nothing that a person does.
+    pub tools_below: bool,
 }
 
 /// What was done to a session's work since it was last told.
@@ -47,10 +49,13 @@ impl Workspace {
     pub fn prompt(&mut self, prompt: &Prompt) -> Result<u64> {
         let _lock = self.lock(PATIENCE)?;
         let known = self.session(&prompt.session)?;
-        let told = known.as_ref().map(|known| &known.process);
-        if prompt.process.is_some() && told != Some(&prompt.process) {
-            let process = prompt.process.clone();
-            let session = Session { process, ..known.unwrap_or_default() };
+        let told = known.as_ref().map(|known| (&known.process, known.tools_below));
+        let led = prompt.process.is_some() && told != Some((&prompt.process, prompt.tools_below));
+        if known.is_none() || led {
+            let mut session = self.session_or_new(&prompt.session)?;
+            if let Some(process) = &prompt.process {
+                session = session.led_by(process, prompt.tools_below);
+            }
             let mut batch = Batch::default();
             self.remember(&mut batch, &prompt.session, &session);
             self.commit_batch(batch, Durability::ProcessDeath)?;
@@ -124,7 +129,7 @@ impl Workspace {
         }
         // What such an agent did last is recorded as its own before its turn ends.
         self.settle_locked()?;
-        self.commit_batch(batch, Durability::PowerCut).map(drop)
+        self.commit_with_head(batch, Durability::PowerCut).map(drop)
     }
 
     /// The last event of a turn whose agent is dead, or has been idle for long; `None` if it goes on.
@@ -159,7 +164,7 @@ impl Workspace {
     pub fn news(&self, session: &str) -> Result<Option<News>> {
         let rewinds = self.catalog.of_kind(Kind::Rewind)?;
         let Some(newest) = rewinds.last() else { return Ok(None) };
-        let told = self.session(session)?.unwrap_or_default().told;
+        let told = self.session_or_new(session)?.told;
         if *newest <= told {
             return Ok(None);
         }
@@ -180,7 +185,7 @@ impl Workspace {
     /// Remembers that a session's agent was told.
     pub fn told(&mut self, session: &str, news: &News) -> Result<()> {
         let _lock = self.lock(PATIENCE)?;
-        let mut known = self.session(session)?.unwrap_or_default();
+        let mut known = self.session_or_new(session)?;
         known.told = known.told.max(news.upto);
         let mut batch = Batch::default();
         self.remember(&mut batch, session, &known);
@@ -188,7 +193,7 @@ impl Workspace {
     }
 
     /// Whether a rewind took back or brought back anything that a session made.
-    fn concerns(
+    pub(super) fn concerns(
         &self,
         rewind: &Record,
         session: &str,
@@ -197,7 +202,9 @@ impl Workspace {
         let refs = rewind.labels.taken_back.iter().chain(&rewind.labels.brought_back);
         for ChangeRef { seq, index } in refs {
             if !records.contains_key(seq) {
-                records.insert(*seq, self.read_record(*seq)?);
+                // What is long gone concerns nobody.
+                let Some(record) = self.read_kept(*seq)? else { continue };
+                records.insert(*seq, record);
             }
             let change = records[seq].changes.get(*index as usize);
             let of_session = |author: &Author| match author {

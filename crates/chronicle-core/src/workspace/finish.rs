@@ -1,13 +1,13 @@
 //! The end of a rewind: what stands there now is looked at and recorded.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::known_cache::KnownCache;
 use super::{Workspace, key, unit};
 use crate::apply::Applied;
 use crate::catalog::{Batch, DirectoryUpdate, LocalState, Log};
-use crate::codec::{self, Decoder, Encoder, decode_entry, encode_entry};
-use crate::entry::{Author, Change, Entry, Evidence};
+use crate::codec::{self, DecodeError, Decoder, Encoder, decode_entry, encode_entry};
+use crate::entry::{Author, Change, Entry, Evidence, MovedFrom};
 use crate::error::{Error, Result};
 use crate::fs::Stat;
 use crate::id::{LinkHash, PlanId, Seq, SnapshotId};
@@ -23,6 +23,8 @@ pub(super) struct Pending {
     pub(super) labels: Labels,
     pub(super) goals: Vec<(WorkspacePath, Entry)>,
     pub(super) moves: Vec<(WorkspacePath, WorkspacePath)>,
+    /// What goals take from one path to another.
+    pub(super) renames: Vec<(WorkspacePath, WorkspacePath)>,
     pub(super) prepared: Vec<u8>,
 }
 
@@ -45,12 +47,9 @@ impl Workspace {
             out.bytes(path.as_bytes());
             encode_entry(&mut out, then);
         }
-        out.int(pending.moves.len() as u64);
-        for (from, to) in &pending.moves {
-            out.bytes(from.as_bytes());
-            out.bytes(to.as_bytes());
-        }
+        encode_pairs(&mut out, &pending.moves);
         out.bytes(&pending.prepared);
+        encode_pairs(&mut out, &pending.renames);
         out.0
     }
 
@@ -59,16 +58,16 @@ impl Workspace {
             let mut input = Decoder(bytes);
             let id = PlanId(input.array()?);
             let labels = codec::decode_header(input.bytes()?)?.labels;
-            let (mut goals, mut moves) = (Vec::new(), Vec::new());
+            let mut goals = Vec::new();
             for _ in 0..input.count()? {
                 goals.push((input.path()?, decode_entry(&mut input)?));
             }
-            for _ in 0..input.count()? {
-                moves.push((input.path()?, input.path()?));
-            }
+            let moves = decode_pairs(&mut input)?;
             let prepared = input.bytes()?.to_vec();
+            // One that was interrupted before renames were kept has none.
+            let renames = if input.0.is_empty() { Vec::new() } else { decode_pairs(&mut input)? };
             input.end()?;
-            Ok(Pending { id, labels, goals, moves, prepared })
+            Ok(Pending { id, labels, goals, moves, renames, prepared })
         };
         decode().map_err(|source| Error::Record { seq: Seq(0), source })
     }
@@ -77,7 +76,7 @@ impl Workspace {
     /// changed.
     pub(super) fn ending(&self, pending: &Pending, applied: &Applied) -> Result<(Batch, u64)> {
         let hold = Some(self.store.hold()?);
-        let mut intake = self.store.intake()?;
+        let mut intake = self.intake_without_limits()?;
         let mut ending = Ending { tops: self.tops(), ..Ending::default() };
         let cache = KnownCache::new(&self.catalog)?;
         for (path, then) in &pending.goals {
@@ -87,6 +86,7 @@ impl Workspace {
         for (from, to) in &pending.moves {
             self.end_move(&mut ending, from, to)?;
         }
+        ending.follow(&pending.renames, self.catalog.head()?.seq);
         self.refresh_directories(&mut ending, pending)?;
         drop(cache);
         let objects = intake.finish()?;
@@ -94,6 +94,7 @@ impl Workspace {
         let mut batch = Batch { objects, hold, ..Batch::default() };
         batch.known = ending.directories.into_values().collect();
         batch.state.push((key::PENDING_REWIND, None));
+        batch.state.push((key::FINISHED_REWIND, Some(pending.id.0.to_vec())));
         let changed = ending.own.iter().filter(|change| change.is_visible()).count() as u64;
         batch.records = self.outcome_records(pending.labels.clone(), ending.own);
         for (index, record) in batch.records.iter_mut().enumerate() {
@@ -130,12 +131,16 @@ impl Workspace {
         let part = was.as_ref().map_or(Part::Ordinary, |was| was.part);
         let known = self.observe(path, then, was.as_ref(), intake)?;
         let before = was.map_or(Entry::Absent, |was| was.entry);
+        if before.is_directory() && then.is_directory() && !known.entry.is_directory() {
+            // Somebody replaced it a moment ago: what went with it is for the next look to see.
+            return Ok(());
+        }
         if let Entry::Repository(_) = known.entry {
             self.refresh_unit(ending, path, intake)?;
         } else if matches!(before, Entry::Repository(_)) {
             ending.forget_below(self, path)?;
         }
-        if known.entry.is_directory() && !before.is_directory() {
+        if known.entry.is_directory() && !before.is_directory() && then.is_directory() {
             // We made it a moment ago, so what it does not hold is known to be absent.
             let listed = Listed { seq: self.catalog.head()?.seq, time: self.now() };
             ending.directory(path).listed = Some((listed, None));
@@ -314,6 +319,24 @@ impl Workspace {
     }
 }
 
+fn encode_pairs(out: &mut Encoder, pairs: &[(WorkspacePath, WorkspacePath)]) {
+    out.int(pairs.len() as u64);
+    for (from, to) in pairs {
+        out.bytes(from.as_bytes());
+        out.bytes(to.as_bytes());
+    }
+}
+
+fn decode_pairs(
+    input: &mut Decoder<'_>,
+) -> std::result::Result<Vec<(WorkspacePath, WorkspacePath)>, DecodeError> {
+    let mut pairs = Vec::new();
+    for _ in 0..input.count()? {
+        pairs.push((input.path()?, input.path()?));
+    }
+    Ok(pairs)
+}
+
 fn kind_bits(entry: &Entry) -> u32 {
     match entry {
         Entry::File(_) => 0o100_000,
@@ -343,6 +366,19 @@ impl Ending {
         match path.parent().filter(|_| !self.tops.contains(path)) {
             Some(parent) => self.directory(&parent).names.push((path.name().to_vec(), known)),
             None => self.directory(path).own = known,
+        }
+    }
+
+    /// Says of what the rewind took elsewhere where it came from, so that work on it is followed.
+    fn follow(&mut self, renames: &[(WorkspacePath, WorkspacePath)], seq: Seq) {
+        let places = self.own.iter().enumerate().map(|(at, change)| (change.path.clone(), at));
+        let places: HashMap<_, _> =
+            if renames.is_empty() { HashMap::new() } else { places.collect() };
+        for (from, to) in renames {
+            let (Some(left), Some(at)) = (places.get(from), places.get(to)) else { continue };
+            if self.own[*left].before.is_present() && self.own[*at].after.is_present() {
+                self.own[*at].from = Some(MovedFrom { path: from.clone(), seq });
+            }
         }
     }
 

@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::io::Write;
 
 use super::Workspace;
-use super::views::{is_shown, timestamp};
+use super::views::{is_shown, timestamp, why_text};
 use crate::catalog::{Batch, Durability, LocalState, Log};
 use crate::codec;
 use crate::entry::{Change, Entry, Why};
 use crate::error::{Context, Error, Result};
 use crate::id::{Seq, SnapshotId};
+use crate::known::DirectoryView;
 use crate::path::WorkspacePath;
 use crate::record::{ChangeRef, Kind, Labels, Record};
 use crate::store::ContentStorage;
@@ -142,13 +143,9 @@ impl Workspace {
             let records = self.catalog.read(after, 64)?;
             let Some(last) = records.last() else { return Ok(()) };
             after = last.seq;
-            for sealed in &records {
+            for sealed in records.iter().filter(|sealed| codec::holds_changes(&sealed.leaf)) {
                 let seq = sealed.seq;
-                let mut record = codec::open(&sealed.leaf, &sealed.body)
-                    .map_err(|source| Error::Record { seq, source })?;
-                if record.kind == Kind::Intent {
-                    continue;
-                }
+                let mut record = self.open_sealed(sealed)?;
                 for (index, change) in std::mem::take(&mut record.changes).into_iter().enumerate() {
                     let index = u32::try_from(index).unwrap_or(u32::MAX);
                     visit(&record, ChangeRef { seq, index }, change)?;
@@ -218,7 +215,11 @@ impl Workspace {
                 last = Some(change.after);
             }
         }
-        Ok(last.unwrap_or(Entry::Absent))
+        match last {
+            Some(entry) => Ok(entry),
+            // Nothing is left of how it came there, and nothing changed it since.
+            None => Ok(self.catalog.known(path)?.map_or(Entry::Absent, |known| known.entry)),
+        }
     }
 
     /// Writes the content of a file, now or at a moment.
@@ -226,6 +227,26 @@ impl Workspace {
         &mut self,
         path: &WorkspacePath,
         target: Option<&str>,
+        out: &mut dyn Write,
+    ) -> Result<()> {
+        self.write_content(path, target, true, out)
+    }
+
+    /// The same for who must not see secrets: their content is refused.
+    pub fn cat_unless_secret(
+        &mut self,
+        path: &WorkspacePath,
+        target: Option<&str>,
+        out: &mut dyn Write,
+    ) -> Result<()> {
+        self.write_content(path, target, false, out)
+    }
+
+    fn write_content(
+        &mut self,
+        path: &WorkspacePath,
+        target: Option<&str>,
+        secrets: bool,
         out: &mut dyn Write,
     ) -> Result<()> {
         let moment = match target {
@@ -236,11 +257,15 @@ impl Workspace {
             }
         };
         match self.entry_at(path, moment)? {
+            Entry::File(file) if file.secret && !secrets => Err(Error::Secret(path.clone())),
             Entry::File(file) => {
                 let mut reader = self.objects()?.reader(&file.object)?;
                 std::io::copy(&mut reader, out).at("write", path.as_path()).map(drop)
             }
             Entry::Symlink(link) => out.write_all(&link.target).at("write", path.as_path()),
+            Entry::Unknown(why) => {
+                Err(Error::UnknownTarget(format!("a file at {path} ({})", why_text(why))))
+            }
             other => {
                 Err(Error::UnknownTarget(format!("a file at {path} (it is {})", other.kind())))
             }
@@ -265,24 +290,27 @@ impl Workspace {
     /// Directories and files that filters keep out.
     pub(super) fn filtered_paths(&self) -> Result<Vec<String>> {
         let table = self.catalog.known_table()?;
-        let mut paths = Vec::new();
         let directories: std::collections::BTreeSet<_> =
             table.rows.keys().chain(table.newer.keys()).collect();
-        for directory in directories {
-            let Some(Ok(view)) = table.row(directory) else { continue };
-            for item in view.names() {
-                let Ok((name, known)) = item else { continue };
-                if known.is_unknown_or_absent()
-                    && known
-                        .to_known()
-                        .is_ok_and(|known| known.entry == Entry::Unknown(Why::Filtered))
-                {
-                    paths.push(directory.join(name).to_string());
-                }
-            }
-        }
-        Ok(paths)
+        let filtered = directories.into_iter().filter_map(|path| {
+            let view = table.row(path)?.ok()?;
+            Some(filtered_in(&view, path))
+        });
+        Ok(filtered.flatten().map(|path| path.to_string()).collect())
     }
+}
+
+/// What filters keep out directly in a directory.
+pub(super) fn filtered_in(
+    view: &DirectoryView<'_>,
+    directory: &WorkspacePath,
+) -> Vec<WorkspacePath> {
+    let filtered = view.names().filter_map(|item| {
+        let (name, known) = item.ok().filter(|(_, known)| known.is_unknown_or_absent())?;
+        let known = known.to_known().ok()?;
+        (known.entry == Entry::Unknown(Why::Filtered)).then(|| directory.join(name))
+    });
+    filtered.collect()
 }
 
 /// A snapshot with nothing to see is shown only if it is an action somebody announced.

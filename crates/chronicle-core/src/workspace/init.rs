@@ -12,7 +12,7 @@ use crate::catalog::{Batch, Catalog, Durability, LocalState, Log};
 use crate::entry::{Author, Change, Entry, Evidence};
 use crate::error::{Context, Error, Result};
 use crate::failpoint;
-use crate::home::{Adopted, Home, private_directory};
+use crate::home::{Adopted, Home, inside, private_directory, sync_directory};
 use crate::id::{SnapshotId, WorkspaceId};
 use crate::known::{KnownTable, Part};
 use crate::look::{Candidate, ExamineOptions, Listing, Survey, SurveyOptions, examine_all, survey};
@@ -96,6 +96,8 @@ impl Workspace {
         if done {
             report.problems = workspace.settle_fully()?.problems;
         } else {
+            // An earlier call may have ended before the names were durable.
+            home.sync()?;
             workspace.take_baseline(options, &mut report)?;
         }
         report.filtered = workspace.filtered_paths()?;
@@ -117,6 +119,10 @@ impl Workspace {
         batch.state.push((key::ROOT_IDENTITY, Some(workspace.identity_bytes()?)));
         batch.state.push((key::ACCEPTED_FILTER, Some(workspace.current_rules().ignore)));
         workspace.commit_batch(batch, Durability::PowerCut)?;
+        // A registration must not outlive the catalog that it names. SQLite syncs the directory of
+        // its files too, but does not listen to the answer.
+        sync_directory(&directory)?;
+        home.sync()?;
         home.register(root, id)?;
         Ok(workspace)
     }
@@ -194,7 +200,7 @@ impl Workspace {
             }
         };
         let hold = Some(self.store.hold()?);
-        let mut intake = self.store.intake()?;
+        let mut intake = self.intake()?;
         let how = ExamineOptions {
             clock: &*self.clock,
             cancelled: options.cancelled,
@@ -223,22 +229,28 @@ impl Workspace {
         self.commit_batch(batch, Durability::PowerCut).map(drop)
     }
 
-    /// Accepts the workspace's present filter rules, and tells what was pending.
+    /// Accepts the workspace's present filter rules and settings, and tells what was pending.
     pub fn accept_config(&mut self) -> Result<Vec<String>> {
         let pending = self.pending_config()?;
         let _lock = self.lock(PATIENCE)?;
-        let state = vec![(key::ACCEPTED_FILTER, Some(self.current_rules().ignore))];
+        let state = vec![
+            (key::ACCEPTED_FILTER, Some(self.current_rules().ignore)),
+            (key::ACCEPTED_SETTINGS, Some(self.settings_to_accept()?)),
+        ];
         self.commit_batch(Batch { state, ..Batch::default() }, Durability::PowerCut)?;
         Ok(pending)
     }
 
-    /// Narrower rules that nobody accepted yet.
+    /// Narrower rules and shorter settings that nobody accepted yet.
     pub fn pending_config(&self) -> Result<Vec<String>> {
-        Ok(crate::filter::pending(&self.accepted_rules()?, &self.current_rules()))
+        let mut pending = crate::filter::pending(&self.accepted_rules()?, &self.current_rules());
+        pending.extend(self.pending_settings()?);
+        Ok(pending)
     }
 }
 
-/// A workspace may not lie in another, hold another, or hold the store; nor be the whole machine.
+/// A workspace may not lie in another, hold another, or hold the store; nor be the whole machine. Only a
+/// linked worktree inside the workspace of its repository is one of its own.
 fn refuse_unsuitable(home: &Home, root: &Path) -> Result<()> {
     let refuse = |why: String| Err(Error::CannotAdopt { path: root.to_owned(), why });
     let store = home.path().canonicalize().unwrap_or_else(|_| home.path().to_owned());
@@ -254,10 +266,10 @@ fn refuse_unsuitable(home: &Home, root: &Path) -> Result<()> {
         return refuse("it is a whole home or machine; adopt a project in it".to_owned());
     }
     for other in home.all()? {
-        if root.starts_with(&other.root) {
+        if root.starts_with(&other.root) && !inside(&other.root).iter().any(|inner| inner == root) {
             return refuse(format!("it lies inside the workspace {}", other.root.display()));
         }
-        if other.root.starts_with(root) {
+        if other.root.starts_with(root) && !inside(root).contains(&other.root) {
             return refuse(format!("it holds the workspace {}", other.root.display()));
         }
     }

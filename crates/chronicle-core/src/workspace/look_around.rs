@@ -8,7 +8,7 @@ use super::sketch::Sketch;
 use super::views::{kept, why_text};
 use super::{Workspace, unit};
 use crate::catalog::{LocalState, Log};
-use crate::entry::{Entry, MovedFrom, Why};
+use crate::entry::{Entry, MovedFrom};
 use crate::error::Result;
 use crate::known::{Known, KnownTable, Part};
 use crate::look::{
@@ -46,7 +46,7 @@ impl Workspace {
         }
         self.check_root()?;
         let table = self.partial_table(&survey.candidates)?;
-        let look = self.examine_with(survey, &table, self.store.intake()?.in_haste())?;
+        let look = self.examine_with(survey, &table, self.intake()?.in_haste())?;
         Ok(Look { current, ..look })
     }
 
@@ -119,7 +119,7 @@ impl Workspace {
 
     /// Reads what a survey found to be new or different.
     pub(super) fn examine_survey(&self, survey: Survey, table: &KnownTable) -> Result<Look> {
-        self.examine_with(survey, table, self.store.intake()?)
+        self.examine_with(survey, table, self.intake()?)
     }
 
     fn examine_with(
@@ -249,7 +249,7 @@ fn unread(
     (candidate, (_, examined)): (&Candidate, &(Option<Known>, Examined)),
 ) -> Option<KeptView> {
     match examined.known.entry {
-        Entry::Unknown(why @ (Why::Unreadable | Why::Changing)) => {
+        Entry::Unknown(why) if why.is_failure() => {
             Some(kept(&candidate.path, why_text(why).to_owned()))
         }
         _ => None,

@@ -61,7 +61,8 @@ impl Workspace {
         Ok(with_bookmark(self.look()?, token, bookmark.as_ref()))
     }
 
-    fn bookmark(&self) -> Result<Option<Bookmark>> {
+    /// Where the last recorded look left off.
+    pub(super) fn bookmark(&self) -> Result<Option<Bookmark>> {
         let bytes = self.catalog.state(key::WATCHED)?;
         Ok(bytes.and_then(|bytes| Bookmark::decode(&bytes)))
     }
@@ -147,8 +148,11 @@ impl<'w> PartOfKnown<'w> {
         let whole: BTreeSet<_> =
             touched.iter().filter(|touched| touched.whole).map(|touched| &touched.path).collect();
         let mut changes = Changes::new();
+        // The roots themselves are looked at in any case.
+        for root in self.workspace.roots.iter() {
+            self.load(root.prefix())?;
+        }
         for Touched { path, whole: below } in touched {
-            // The roots themselves are looked at in any case.
             let Some(parent) = path.parent().filter(|_| !self.is_top(path)) else {
                 if *below {
                     return Ok(None);

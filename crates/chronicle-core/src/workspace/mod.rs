@@ -1,20 +1,28 @@
 //! The façade that every face uses: one opened workspace.
 
+mod armed;
 mod attribute;
 mod before;
+mod by_process;
 mod calls;
 mod capture;
 mod compare;
 mod conversation;
+mod doctor;
 mod finish;
+mod forget;
+mod heads;
 mod history;
 mod init;
 mod known_cache;
+mod limits;
 mod link;
 mod look_around;
 mod look_for_changes;
 mod moment;
+mod operator;
 mod outcomes;
+mod prune;
 mod purge;
 mod repository_rule;
 mod resolve;
@@ -31,12 +39,15 @@ mod timings;
 mod turns;
 mod unit;
 mod verify;
+mod verify_chain;
+mod verify_heads;
 mod views;
 #[cfg(test)]
 mod watched_tests;
 mod watching;
+mod witnessed;
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -44,11 +55,14 @@ pub use calls::{Call, CallEnd};
 pub use capture::{SettleReport, SnapshotRequest};
 pub use compare::DiffRequest;
 pub use conversation::{News, Prompt};
+pub use forget::Forgettable;
+pub use heads::WitnessPatience;
 pub use history::LogQuery;
 pub use init::{InitOptions, InitReport, Progress};
 pub use purge::HistorySize;
 pub use rewind::{GitChoice, RewindKind, RewindRequest};
 pub use turns::{RunTicket, TurnRequest};
+pub use verify::VerifyRequest;
 
 use crate::apply;
 use crate::catalog::{Appended, Batch, Catalog, Durability, LocalState, Log};
@@ -57,8 +71,8 @@ use crate::codec::{Decoder, Encoder};
 use crate::error::{Context, Error, Result};
 use crate::filter::{Filter, FilterRules};
 use crate::fs::Roots;
-use crate::home::{Adopted, Home};
-use crate::id::{Time, WorkspaceId};
+use crate::home::{Adopted, Home, sync_directory};
+use crate::id::{PlanId, Time, WorkspaceId};
 use crate::known::{Identity, decode_identity, encode_identity};
 use crate::lock::Lock;
 use crate::objects::Objects;
@@ -79,7 +93,12 @@ mod key {
     pub(super) const NAMED_FILES: &str = "named_files";
     pub(super) const BASELINE: &str = "baseline";
     pub(super) const PENDING_REWIND: &str = "pending_rewind";
+    pub(super) const FINISHED_REWIND: &str = "finished_rewind";
     pub(super) const WATCHED: &str = "watched";
+    pub(super) const ACCEPTED_SETTINGS: &str = "accepted_settings";
+    pub(super) const PRUNED_AT: &str = "pruned_at";
+    pub(super) const GRANTS: &str = "grants";
+    pub(super) const USED_GRANTS: &str = "used_grants";
 }
 
 /// One opened workspace.
@@ -92,6 +111,10 @@ pub struct Workspace {
     store: LocalStore,
     objects: OnceCell<Objects>,
     clock: Box<dyn Clock>,
+    /// The prune record that was read last: see `merged_changes`.
+    opened_prune: Cell<Option<Record>>,
+    /// Who may be kept waiting by witnesses.
+    patience: WitnessPatience,
 }
 
 impl Workspace {
@@ -133,9 +156,11 @@ impl Workspace {
             root: adopted.root.clone(),
             roots,
             catalog,
-            store: LocalStore::open(&home.store())?,
+            store: LocalStore::open_with(&home.store(), home.secrets())?,
             objects: OnceCell::new(),
             clock: Box::new(SystemClock),
+            opened_prune: Cell::default(),
+            patience: WitnessPatience::default(),
         };
         if !new_root {
             workspace.check_root()?;
@@ -173,15 +198,20 @@ impl Workspace {
     /// All content, for reading from several threads.
     fn objects(&self) -> Result<&Objects> {
         if self.objects.get().is_none() {
-            let opened = Objects::open(&self.catalog_path(), &self.home.store())?;
+            let opened = Objects::open(&self.catalog_path(), &self.home)?;
             let _ = self.objects.set(opened);
         }
         Ok(self.objects.get().expect("it was just set"))
     }
 
     /// Takes the lock under which the workspace and its history change.
-    fn lock(&self, patience: Duration) -> Result<Lock> {
-        Lock::take(&self.directory().join("lock"), patience)
+    ///
+    /// Whoever held it may have died in the middle of a rewind since this workspace was opened: that
+    /// is finished first, so that nobody records half of it as somebody's work.
+    fn lock(&mut self, patience: Duration) -> Result<Lock> {
+        let lock = Lock::take(&self.directory().join("lock"), patience)?;
+        self.finish_pending()?;
+        Ok(lock)
     }
 
     /// Finishes a rewind that was interrupted after its commit point.
@@ -206,7 +236,9 @@ impl Workspace {
 
     fn mark_staging(&self) -> Result<()> {
         let mark = self.staging_mark();
-        std::fs::write(&mark, b"").at("write", &mark)
+        std::fs::write(&mark, b"").at("write", &mark)?;
+        // Staging that reaches the disk before its mark would never be looked for.
+        sync_directory(&self.directory())
     }
 
     fn unmark_staging(&self) -> Result<()> {
@@ -218,10 +250,13 @@ impl Workspace {
         }
     }
 
-    /// Removes what a rewind staged that never reached its commit point; needs the lock.
+    /// Removes what a rewind staged that never reached its commit point, or whose removal a power
+    /// cut took back; needs the lock.
     fn discard_leftovers(&self) -> Result<()> {
         // Whoever passed his commit point is in the catalog, and was finished before this.
-        apply::discard_leftovers(&self.roots, None, &|_| false)?;
+        let finished = self.catalog.state(key::FINISHED_REWIND)?;
+        let is_recorded = |plan: &PlanId| finished.as_deref() == Some(&plan.0[..]);
+        apply::discard_leftovers(&self.roots, None, &is_recorded)?;
         self.unmark_staging()
     }
 

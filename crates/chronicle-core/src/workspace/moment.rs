@@ -45,8 +45,14 @@ impl Workspace {
         Ok(self.moment(target)?.words)
     }
 
-    /// The moment that a target names.
+    /// The moment that a target names, if it can still be reached.
     pub(super) fn moment(&self, target: &str) -> Result<Moment> {
+        let moment = self.named_moment(target)?;
+        self.refuse_pruned(&moment)?;
+        Ok(moment)
+    }
+
+    fn named_moment(&self, target: &str) -> Result<Moment> {
         let (side, name) = match target.split_once(':') {
             Some(("before", rest)) => (Side::Before, rest),
             Some(("after", rest)) => (Side::After, rest),
@@ -77,7 +83,11 @@ impl Workspace {
     }
 
     fn at(&self, seq: Seq, words: String, session: Option<String>) -> Result<Moment> {
-        let time = if seq.0 == 0 { Time(0) } else { self.read_header(seq)?.time };
+        // Of a record that was dropped only the place is left.
+        let time = match self.catalog.last_whole(seq)? {
+            Some(whole) => self.read_header(whole)?.time,
+            None => Time(0),
+        };
         Ok(Moment { seq, words, session, time })
     }
 
@@ -92,7 +102,11 @@ impl Workspace {
         } else {
             turns.iter().find(|turn| turn.number == number.unsigned_abs())
         };
-        let Some(turn) = turn else { return Ok(None) };
+        let Some(turn) = turn else {
+            let first = turns.first().map_or(0, |turn| turn.number);
+            let gone = number > 0 && number.unsigned_abs() < first;
+            return if gone { Err(self.gone(format!("turn {number}"))?) } else { Ok(None) };
+        };
         let prompt =
             turn.prompt.as_deref().map(|prompt| format!(" ({prompt})")).unwrap_or_default();
         let (seq, word) = match (side, turn.end_seq) {
@@ -117,9 +131,17 @@ impl Workspace {
     fn start_moment(&self) -> Result<Moment> {
         let first = self.catalog.of_kind(Kind::TurnStart)?.first().copied();
         match first {
+            Some(seq) if self.read_header(seq)?.labels.turn != Some(1) => {
+                Err(self.gone("the start of the first turn".to_owned())?)
+            }
             Some(seq) => self.at(seq, "the start of the first turn".to_owned(), None),
             None => self.at(self.baseline_end()?, "the beginning of the history".to_owned(), None),
         }
+    }
+
+    /// Says that something lies before the history begins.
+    fn gone(&self, what: String) -> Result<Error> {
+        Ok(Error::Pruned { what, nearest: vec![format!("seq:{}", self.beginning()?)] })
     }
 
     fn pin_moment(&self, name: &str) -> Result<Option<Moment>> {
@@ -140,10 +162,11 @@ impl Workspace {
         let mut high = self.catalog.head()?.seq.0;
         while low < high {
             let middle = (low + high).div_ceil(2);
-            if self.read_header(Seq(middle))?.time <= time {
+            let Some(whole) = self.catalog.last_whole(Seq(middle))? else { break };
+            if self.read_header(whole)?.time <= time {
                 low = middle;
             } else {
-                high = middle - 1;
+                high = whole.0 - 1;
             }
         }
         if low == 0 {

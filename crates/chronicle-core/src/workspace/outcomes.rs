@@ -62,7 +62,7 @@ impl Workspace {
         batch.state.extend(look.bookmark.map(|bookmark| (key::WATCHED, Some(bookmark))));
         let mut groups = self.group_changes(look.found, open)?;
         if look.everywhere {
-            self.forget_ended(batch)?;
+            self.forget_ended(batch, open)?;
         }
         for (index, announced) in open.announced.iter().enumerate() {
             if closing.closes(announced) {
@@ -101,8 +101,12 @@ impl Workspace {
     ) -> Result<BTreeMap<Group, Vec<Change>>> {
         let mut groups: BTreeMap<Group, Vec<Change>> = BTreeMap::new();
         let mut past = Past::default();
+        let mut verdicts = self.verdicts(&found, open)?;
         for Found { path, mut before, after, from, neutral } in found {
-            let (mut group, mut author, mut evidence) = attribute(&path, open);
+            let by_window = attribute(&path, open);
+            let outside = by_window.0 == Group::External;
+            let verdict = verdicts.remove(&path).filter(|_| by_window.2 != Evidence::Named);
+            let (mut group, mut author, mut evidence) = verdict.unwrap_or(by_window);
             // A tool that writes a new file makes the directories above it.
             if after.is_directory()
                 && !before.is_present()
@@ -126,9 +130,15 @@ impl Workspace {
                 (group, author, evidence) = (Group::External, Author::Person, Evidence::Outside);
             }
             if group == Group::External {
-                if let Some((grace, session)) = self.late_author(&mut past, &path, &after)? {
+                let late = match evidence {
+                    Evidence::Process => None,
+                    _ => self.late_author(&mut past, &path, &after)?,
+                };
+                if let Some((grace, session)) = late {
                     (group, author, evidence) = (grace, Author::Session(session), Evidence::Window);
-                } else if let Some(returned) = self.returned_author(&mut past, &path, &after)? {
+                } else if (outside || evidence != Evidence::Process)
+                    && let Some(returned) = self.returned_author(&mut past, &path, &after)?
+                {
                     (author, evidence) = (returned, Evidence::Returned);
                 }
             } else if let Author::Session(session) = &author
@@ -164,6 +174,7 @@ impl Workspace {
             }
             Group::Window(index) => (open.windows[index].labels.clone(), "shell"),
             Group::Turn(index) => (open.turns[index].clone(), "shell"),
+            Group::Past(turn) => (self.labels_of_past_turn(turn)?, "shell"),
             Group::Shared => (Labels::default(), "shell"),
             Group::External => (Labels::default(), "external"),
         };

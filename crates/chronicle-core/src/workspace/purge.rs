@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use super::status::disk_usage;
 use super::{PATIENCE, Workspace};
 use crate::catalog::Log;
 use crate::error::{Context, Result};
 use crate::failpoint;
 use crate::home::Home;
+use crate::room::disk_usage;
 
 /// What a history is and takes on disk.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ impl Workspace {
     /// Contents go only with the last workspace of the home: until then others may need the same
     /// objects. What is registered goes first, so that an interrupted purge leaves garbage and
     /// never a workspace with half a history.
-    pub fn purge(self) -> Result<()> {
+    pub fn purge(mut self) -> Result<()> {
         let lock = self.lock(PATIENCE)?;
         let (home, directory) = (self.home.clone(), self.directory());
         home.unregister(&self.root)?;
@@ -62,6 +62,8 @@ impl Workspace {
         failpoint::hit("purge_after_history");
         if last {
             remove_all(home.store())?;
+            // Nothing is left that the old key sealed.
+            home.forget_secret_key()?;
         }
         drop(lock);
         Ok(())

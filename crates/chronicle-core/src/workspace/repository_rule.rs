@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use super::Workspace;
 use super::rewind::{GitChoice, RewindRequest};
 use super::views::kept;
-use crate::entry::{Entry, Evidence};
+use crate::catalog::LocalState;
+use crate::entry::{Author, Entry, Evidence};
 use crate::error::{Error, Result, Stop};
 use crate::path::WorkspacePath;
 use crate::plan::{Draft, Goal, PastChange};
+use crate::repository::{BundleFile, Flavor, is_operation_directory};
 use crate::view::KeptView;
 
 /// What happened to one repository after the moment.
@@ -37,7 +39,8 @@ impl RepositoryHistory {
                 touched_outside: false,
             });
             unit.now = change.after.clone();
-            unit.touched_outside |= change.evidence == Evidence::Outside;
+            unit.touched_outside |=
+                change.evidence == Evidence::Outside || change.author == Author::Person;
         }
         Self { units }
     }
@@ -77,11 +80,14 @@ impl GitPlan {
 
 impl Workspace {
     /// Decides what happens to repositories whose metadata would change.
+    ///
+    /// `asks`: the files go to a moment, so that it matters where HEAD was then.
     pub(super) fn apply_repository_rule(
         &self,
         request: &RewindRequest,
         draft: &mut Draft,
         units: &RepositoryHistory,
+        asks: bool,
     ) -> Result<GitPlan> {
         let mut plan = GitPlan::default();
         let conflicts: Vec<_> = draft
@@ -97,6 +103,10 @@ impl Workspace {
             let goal = draft.goals.iter().position(|goal| goal.path == *path);
             let wants = goal.is_some() || conflicts.contains(path);
             if !wants {
+                if asks && request.git.is_none() {
+                    refuse_moved_head(path, history, draft)?;
+                }
+                leave_operations(path, draft);
                 continue;
             }
             let stays = match request.git {
@@ -106,19 +116,48 @@ impl Workspace {
             };
             if stays {
                 draft.goals.retain(|goal| goal.path != *path);
+                leave_operations(path, draft);
                 plan.keep(path, history, request.git)?;
             } else {
                 if goal.is_none() {
                     let (now, then) = (history.now.clone(), history.then.clone());
                     let path = path.clone();
                     draft.goals.push(Goal { path, now, then, merged: false, aside: false });
-                    draft.goals.sort_by(|a, b| a.path.cmp(&b.path));
                 }
+                self.end_operations(path, history, draft)?;
+                draft.goals.sort_by(|a, b| a.path.cmp(&b.path));
                 self.refuse_held_index(path)?;
                 plan.restore(path, &self.describe_restore(history)?, history);
             }
         }
         Ok(plan)
+    }
+
+    /// Lets the directories of operations go that were not under way then.
+    fn end_operations(
+        &self,
+        unit: &WorkspacePath,
+        history: &UnitHistory,
+        draft: &mut Draft,
+    ) -> Result<()> {
+        let Entry::Repository(then) = &history.then else { return Ok(()) };
+        let then = self.bundle(&then.bundle)?;
+        for (path, known) in self.catalog.known_below(unit)? {
+            let inner = &path.as_bytes()[unit.as_bytes().len() + 1..];
+            let needed = |file: &BundleFile| {
+                file.inner.strip_prefix(inner).is_some_and(|rest| rest.first() == Some(&b'/'))
+            };
+            if !known.entry.is_directory()
+                || !is_operation(unit, &path)
+                || then.files.iter().any(needed)
+                || draft.goals.iter().any(|goal| goal.path == path)
+            {
+                continue;
+            }
+            let (now, then) = (known.entry, Entry::Absent);
+            draft.goals.push(Goal { path, now, then, merged: false, aside: false });
+        }
+        Ok(())
     }
 
     fn refuse_held_index(&self, path: &WorkspacePath) -> Result<()> {
@@ -151,4 +190,37 @@ impl Workspace {
             _ => Ok("the repository comes back".to_owned()),
         }
     }
+}
+
+/// Stops a rewind of files to a moment at which HEAD was elsewhere, while it stays where it is.
+fn refuse_moved_head(path: &WorkspacePath, history: &UnitHistory, draft: &Draft) -> Result<()> {
+    let (Entry::Repository(now), Entry::Repository(then)) = (&history.now, &history.then) else {
+        return Ok(());
+    };
+    // jj's HEAD is its newest operation, which every command of jj moves.
+    if path.name() != b".git" || now.head == then.head {
+        return Ok(());
+    }
+    let top = path.parent().unwrap_or_default();
+    let concerns = |other: &WorkspacePath| other.is_within(&top) && !other.is_within(path);
+    let writes = |goal: &Goal| concerns(&goal.path) && !goal.now.same_but_time(&goal.then);
+    let conflicts = draft.conflicts.iter().any(|conflict| concerns(&conflict.path));
+    if conflicts || draft.goals.iter().any(writes) || draft.moves.iter().any(|m| concerns(&m.from))
+    {
+        return Err(Error::Stopped(Stop::RepositoryMoved(path.clone())));
+    }
+    Ok(())
+}
+
+/// Where a repository stays as it is, no operation begins or ends in it.
+fn leave_operations(unit: &WorkspacePath, draft: &mut Draft) {
+    draft.goals.retain(|goal| !is_operation(unit, &goal.path));
+}
+
+/// Whether a path is a directory of an operation in a repository.
+fn is_operation(unit: &WorkspacePath, path: &WorkspacePath) -> bool {
+    let flavor = if unit.name() == b".jj" { Flavor::Jj } else { Flavor::Git };
+    let inner = path.as_bytes().strip_prefix(unit.as_bytes());
+    let inner = inner.and_then(|inner| inner.strip_prefix(b"/"));
+    inner.is_some_and(|inner| is_operation_directory(flavor, inner))
 }

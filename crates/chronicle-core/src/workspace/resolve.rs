@@ -6,7 +6,7 @@ use super::Workspace;
 use super::attribute::{PERSON, session_of};
 use super::moment::Moment;
 use super::rewind::{RewindKind, RewindRequest};
-use super::roles::Rule;
+use super::roles::{Returning, Rule};
 use crate::entry::Author;
 use crate::error::{Error, Result, Stop};
 use crate::id::{Seq, SnapshotId, TransactionId};
@@ -31,6 +31,12 @@ pub(super) struct Resolved {
 
 impl Workspace {
     pub(super) fn resolve_request(&self, request: &RewindRequest) -> Result<Resolved> {
+        let resolved = self.resolve_kind(request)?;
+        self.refuse_pruned(&resolved.moment)?;
+        Ok(resolved)
+    }
+
+    fn resolve_kind(&self, request: &RewindRequest) -> Result<Resolved> {
         match &request.kind {
             RewindKind::Rewind { target } => self.resolve_rewind(request, target),
             RewindKind::Rollback { id } => self.resolve_rollback(request, id),
@@ -108,8 +114,10 @@ impl Workspace {
             }
         }
         let dead = self.taken_back(None)?;
-        self.for_each_change(start, &mut |record, at, _| {
-            if record.labels.transaction == Some(id) && !dead.contains(&at) {
+        let mut returning = Returning::default();
+        self.for_each_change(start, &mut |record, at, change| {
+            let is_one = record.labels.transaction == Some(id);
+            if returning.sees(&change, is_one) && !dead.contains(&at) {
                 refs.insert(at);
             }
             Ok(())
@@ -145,16 +153,14 @@ impl Workspace {
         }
         let moment = self.moment(&format!("before:{}", snapshot.hex()))?;
         let dead = self.taken_back(None)?;
-        let mut refs = HashSet::new();
-        for seq in self.catalog.of_snapshot(&snapshot)? {
-            let record = self.read_record(seq)?;
-            if record.kind == Kind::Intent {
-                continue;
+        let (mut refs, mut returning) = (HashSet::new(), Returning::default());
+        self.for_each_change(Seq(first.seq.0 - 1), &mut |record, at, change| {
+            let is_one = record.labels.snapshot == Some(snapshot);
+            if returning.sees(&change, is_one) && !dead.contains(&at) {
+                refs.insert(at);
             }
-            let count = u32::try_from(record.changes.len()).unwrap_or(u32::MAX);
-            let all = (0..count).map(|index| ChangeRef { seq, index });
-            refs.extend(all.filter(|at| !dead.contains(at)));
-        }
+            Ok(())
+        })?;
         self.resolve_without(moment, refs)
     }
 
@@ -182,16 +188,18 @@ impl Workspace {
         }
     }
 
-    /// The changes of a turn that are in effect; of each that a person could have made too, the path
-    /// and who could have. Empty if there is nothing to see of them.
+    /// The changes of a turn that are in effect, also where somebody else brought back what it made; of
+    /// each that a person could have made too, the path and who could have. Empty if there is nothing to see of them.
     pub(super) fn live_changes_of_turn(&self, number: Option<u64>) -> Result<TurnChanges> {
         let dead = self.taken_back(None)?;
         let (mut refs, mut visible) = (TurnChanges::new(), false);
+        let mut returning = Returning::default();
         let start =
             self.turns()?.iter().find(|turn| Some(turn.number) == number).map(|t| t.start_seq);
         self.for_each_change(Seq(start.unwrap_or(0)), &mut |record, at, change| {
             let of_turn = record.kind == Kind::Outcome && record.labels.turn == number;
-            if of_turn && change.author != Author::Person && !dead.contains(&at) {
+            let of_turn = returning.sees(&change, of_turn && change.author != Author::Person);
+            if of_turn && !dead.contains(&at) {
                 visible |= change.is_visible();
                 let doubt = match &change.author {
                     Author::Shared(keys) if keys.iter().any(|key| key == PERSON) => {

@@ -1,9 +1,11 @@
 //! Taking back: from a request to a plan, and from the plan to a changed workspace.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::os::unix::ffi::OsStrExt;
 
 use super::attribute::session_of;
 use super::finish::Pending;
+use super::history::filtered_in;
 use super::repository_rule::RepositoryHistory;
 use super::resolve::Resolved;
 use super::roles::{Gathered, Rule};
@@ -17,9 +19,10 @@ use crate::entry::{Entry, Why};
 use crate::error::{Error, Result, Stop};
 use crate::failpoint;
 use crate::id::{ObjectId, PlanId, Seq, SnapshotId, Time, TransactionId};
+use crate::known::DirectoryView;
 use crate::path::WorkspacePath;
-use crate::plan::{Draft, OnConflict, PlanInput, Selection, draft};
-use crate::record::{ChangeRef, Kind, Labels};
+use crate::plan::{Draft, Move, OnConflict, PlanInput, Selection, draft};
+use crate::record::{ChangeRef, Kind, Labels, Record};
 use crate::store::ContentStorage;
 use crate::view::{KeptView, PlanView, RewindReport, SCHEMA};
 
@@ -151,13 +154,13 @@ impl Workspace {
     /// Plans a rewind without changing the workspace, and keeps the plan under its id.
     pub fn plan(&mut self, request: &RewindRequest) -> Result<PlanView> {
         let _lock = self.lock(patience(request))?;
-        self.finish_pending()?;
         let request = self.with_saved_plan(request)?.0;
         self.before_rewind(&request, true)?;
         let planned = self.draft_request(&request)?;
         self.save_plan(&request, &planned)?;
         let stale = self.stale_output(&planned)?;
-        Ok(plan_view(&planned, self.now(), stale))
+        let armed = self.armed(&planned)?;
+        Ok(plan_view(&planned, self.now(), stale, armed))
     }
 
     /// Plans and applies, after `confirm` has seen the plan and agreed.
@@ -168,7 +171,6 @@ impl Workspace {
     ) -> Result<RewindReport> {
         let mut timings = Timings::start();
         let _lock = self.lock(patience(request))?;
-        self.finish_pending()?;
         self.discard_leftovers()?;
         let (request, shown) = self.with_saved_plan(request)?;
         self.before_rewind(&request, shown.is_some())?;
@@ -188,7 +190,8 @@ impl Workspace {
             )));
         }
         let stale = self.stale_output(&planned)?;
-        let view = plan_view(&planned, self.now(), stale);
+        let armed = self.armed(&planned)?;
+        let view = plan_view(&planned, self.now(), stale, armed);
         timings.step("plan");
         if !confirm(&view) {
             return Err(Error::Stopped(Stop::NotConfirmed("nothing was changed".to_owned())));
@@ -235,10 +238,32 @@ impl Workspace {
         Ok(())
     }
 
+    /// Gives contents that were merged from secrets the names that secrets have.
+    fn name_secrets(&self, draft: &mut Draft) -> Result<()> {
+        let merged = std::mem::take(&mut draft.merged);
+        let (mut plain, mut secret) = (HashSet::new(), Vec::new());
+        for goal in &mut draft.goals {
+            let Entry::File(file) = &mut goal.then else { continue };
+            let Some((id, bytes)) = merged.iter().find(|(id, _)| *id == file.object) else {
+                continue;
+            };
+            if !file.secret {
+                plain.insert(*id);
+                continue;
+            }
+            file.object = self.home.secrets().key_or_make()?.address(bytes);
+            secret.push((file.object, bytes.clone()));
+        }
+        draft.merged = merged;
+        draft.merged.retain(|(id, _)| plain.contains(id));
+        draft.merged.extend(secret);
+        Ok(())
+    }
+
     /// Gives every change after the moment its role, and drafts the plan.
     fn draft_once(&mut self, request: &RewindRequest, resolved: &Resolved) -> Result<Planned> {
         let dead = self.taken_back(None)?;
-        let mut gathered = Gathered::default();
+        let mut gathered = Gathered::new(self.inner_workspaces()?);
         let unnamed = self.unnamed_files(request);
         self.for_each_change(resolved.moment.seq, &mut |record, at, change| {
             if unnamed.contains(&change.path) {
@@ -263,7 +288,9 @@ impl Workspace {
             on_conflict: request.on_conflict,
         };
         let mut draft = draft(input)?;
-        let git = self.apply_repository_rule(request, &mut draft, &units)?;
+        self.name_secrets(&mut draft)?;
+        let asks = !matches!(resolved.rule, Rule::Live { .. });
+        let git = self.apply_repository_rule(request, &mut draft, &units, asks)?;
         let moves_head = git.moves_head;
         let digest = digest(&draft);
         let effect = Effect {
@@ -298,6 +325,13 @@ impl Workspace {
             transaction: resolved.transaction,
             digest,
         })
+    }
+
+    /// The linked worktrees inside that are workspaces of their own.
+    fn inner_workspaces(&self) -> Result<Vec<WorkspacePath>> {
+        let inner = self.home.inner(&self.root)?;
+        let below = inner.iter().filter_map(|inner| inner.strip_prefix(&self.root).ok());
+        below.map(|path| Ok(WorkspacePath::new(path.as_os_str().as_bytes())?)).collect()
     }
 
     /// The single files outside the workspace that a request does not name: they stay as they are.
@@ -341,7 +375,7 @@ impl Workspace {
         let chosen = with_other_names(chosen.to_vec(), &moved);
         let mut found = Vec::new();
         for at in refs {
-            let record = self.read_record(at.seq)?;
+            let Some(record) = self.read_kept(at.seq)? else { continue };
             if record.changes.get(at.index as usize).is_some_and(|c| within(&c.path, &chosen)) {
                 found.push(at);
             }
@@ -406,7 +440,7 @@ impl Workspace {
             }
         }
         for (seq, indices) in older {
-            let changes = self.read_record(seq)?.changes;
+            let Some(Record { changes, .. }) = self.read_kept(seq)? else { continue };
             let named = indices.into_iter().filter_map(|index| changes.get(index as usize));
             authors.extend(named.map(|change| author_text(&change.author).0));
         }
@@ -457,7 +491,8 @@ impl Workspace {
                 .iter()
                 .map(|goal| (goal.path.clone(), goal.then.clone()))
                 .collect(),
-            moves: planned.draft.moves.iter().map(|m| (m.from.clone(), m.to.clone())).collect(),
+            moves: pairs(&planned.draft.moves),
+            renames: pairs(&planned.draft.renames),
             prepared: prepared.to_bytes(),
         };
         let state = vec![(key::PENDING_REWIND, Some(self.encode_pending(&pending)))];
@@ -480,11 +515,14 @@ impl Workspace {
                 ending
             })?
         };
-        self.unmark_staging()?;
         failpoint::hit("rewind_after_clean_up");
-        self.commit_batch(batch, Durability::PowerCut)?;
+        self.commit_with_head(batch, Durability::PowerCut)?;
+        // Not before: a power cut may bring back staging that was removed, and only the mark leads
+        // to it.
+        self.unmark_staging()?;
         timings.step("record");
         failpoint::hit("rewind_after_record");
+        self.be_seen();
         report.id = planned.labels.snapshot.map(|id| id.to_string());
         report.changed = changed;
         report.partial |= !applied.unexpected.is_empty() || !applied.aside.is_empty();
@@ -502,7 +540,7 @@ impl Workspace {
         let applied = apply::recover(&self.roots, &pending.prepared, self.objects()?)?;
         apply::clean_up(&self.roots, &pending.id)?;
         let (batch, _) = self.ending(&pending, &applied)?;
-        self.commit_batch(batch, Durability::PowerCut).map(drop)
+        self.commit_with_head(batch, Durability::PowerCut).map(drop)
     }
 
     /// Output that filters keep out and that is newer than a source that goes back.
@@ -513,8 +551,7 @@ impl Workspace {
         });
         let Some(oldest) = written.min() else { return Ok(Vec::new()) };
         let mut stale = Vec::new();
-        for path in self.filtered_paths()? {
-            let Ok(path) = WorkspacePath::new(path.as_bytes()) else { continue };
+        for path in self.filtered_beside(&planned.draft)? {
             if let Some(stat) = self.stat(&path)?
                 && stat.signature.mtime_ns > oldest
             {
@@ -522,6 +559,26 @@ impl Workspace {
             }
         }
         Ok(stale)
+    }
+
+    /// What filters keep out in the directories above what a plan writes: what is built from a file
+    /// lies there, and the rest of the workspace need not be read for it.
+    fn filtered_beside(&self, draft: &Draft) -> Result<Vec<WorkspacePath>> {
+        let mut above = BTreeSet::new();
+        for goal in &draft.goals {
+            for directory in goal.path.ancestors() {
+                if !above.insert(directory) {
+                    break;
+                }
+            }
+        }
+        let mut filtered = Vec::new();
+        self.catalog.rows_of(above.iter(), &mut |path, row| {
+            if let Ok(view) = DirectoryView::new(row) {
+                filtered.extend(filtered_in(&view, path));
+            }
+        })?;
+        Ok(filtered)
     }
 }
 
@@ -534,6 +591,10 @@ fn kept_words(kept: &[KeptView]) -> Option<String> {
         words.push(format!("and {} more", kept.len() - NAMED));
     }
     (!words.is_empty()).then(|| words.join(", "))
+}
+
+fn pairs(moves: &[Move]) -> Vec<(WorkspacePath, WorkspacePath)> {
+    moves.iter().map(|step| (step.from.clone(), step.to.clone())).collect()
 }
 
 fn patience(request: &RewindRequest) -> std::time::Duration {

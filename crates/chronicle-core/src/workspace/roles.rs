@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::attribute::{PERSON, is_within_session};
-use crate::entry::{Author, Change, Evidence};
+use crate::entry::{Author, Change, Entry, Evidence};
 use crate::path::WorkspacePath;
 use crate::plan::{PastChange, Role};
 use crate::record::{ChangeRef, Kind, Record};
@@ -32,12 +32,19 @@ pub(super) struct Gathered {
     pub(super) hit: BTreeSet<String>,
     /// Whether a rewind goes that was an edit: nobody knows whose it was.
     pub(super) edit_goes: bool,
+    /// Workspaces of their own inside this one: whatever was recorded of them before stays.
+    apart: Vec<WorkspacePath>,
     /// Whose each change is, by its place in `authors`.
     author_of: HashMap<ChangeRef, usize>,
     authors: Vec<Author>,
 }
 
 impl Gathered {
+    /// Nothing yet; `apart` are the workspaces of their own inside this one.
+    pub(super) fn new(apart: Vec<WorkspacePath>) -> Self {
+        Self { apart, ..Self::default() }
+    }
+
     pub(super) fn add(
         &mut self,
         rule: &Rule,
@@ -47,7 +54,9 @@ impl Gathered {
         dead: bool,
     ) {
         let own = record.kind == Kind::Rewind || change.author == Author::Chronicle;
+        let apart = self.apart.iter().any(|inner| change.path.is_within(inner));
         let keep = match rule {
+            _ if apart => true,
             Rule::Exact => false,
             // A rewind is what it took back and brought back. One that names neither (hunks, what
             // stayed in conflict) is an edit like any other.
@@ -101,7 +110,8 @@ impl Gathered {
     }
 
     /// Drops kept changes that were undone by hand: where a path came back to what stood there
-    /// before them (a stash and its pop, a branch and back), they are nobody's work any more.
+    /// before them (a stash and its pop, a branch and back), they are nobody's work any more, and
+    /// neither is what brought it back.
     pub(super) fn cancel_round_trips(&mut self) {
         let mut by_path: HashMap<&WorkspacePath, Vec<usize>> = HashMap::new();
         let mut cancelled = Vec::new();
@@ -112,6 +122,8 @@ impl Gathered {
                     |at: &usize| self.changes[*at].change.before.same_but_time(&past.change.after);
                 if let Some(start) = earlier.iter().rposition(came_back) {
                     cancelled.extend(earlier.drain(start..));
+                    cancelled.push(index);
+                    continue;
                 }
             }
             earlier.push(index);
@@ -151,4 +163,32 @@ fn is_edit(record: &Record) -> bool {
         && labels.redoes.is_none()
         && labels.taken_back.is_empty()
         && labels.brought_back.is_empty()
+}
+
+/// Follows what some changes made when it comes back by somebody else's hand: by a stash and its pop.
+#[derive(Default)]
+pub(super) struct Returning {
+    /// For each path that they touched what agents made of it, oldest first, and whether it was they.
+    made: HashMap<WorkspacePath, Vec<(Entry, bool)>>,
+}
+
+impl Returning {
+    /// Whether a change is one of them, or brought back what one of them made; called in order.
+    pub(super) fn sees(&mut self, change: &Change, is_one: bool) -> bool {
+        if !is_one && change.evidence == Evidence::Returned {
+            let made = self.made.get(&change.path).into_iter().flatten();
+            let newest = made.rev().find(|(entry, _)| entry.same_but_time(&change.after));
+            return newest.is_some_and(|(_, is_one)| *is_one);
+        }
+        let of_agent = matches!(change.author, Author::Session(_) | Author::Shared(_));
+        let entry = || (change.after.clone(), is_one);
+        match self.made.get_mut(&change.path) {
+            Some(made) if of_agent => made.push(entry()),
+            None if of_agent && is_one => {
+                self.made.insert(change.path.clone(), vec![entry()]);
+            }
+            _ => {}
+        }
+        is_one
+    }
 }

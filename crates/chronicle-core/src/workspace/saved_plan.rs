@@ -150,3 +150,30 @@ fn decode_request(bytes: &[u8]) -> Result<(RewindRequest, ObjectId), DecodeError
     };
     Ok((request, digest))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::WorkspacePath;
+
+    #[test]
+    fn mutated_requests() {
+        let path = |text: &str| WorkspacePath::new(text).unwrap();
+        let undo = RewindRequest {
+            paths: vec![path("a"), path("b/c")],
+            hunks: vec![(path("d"), vec![0, 7])],
+            session: Some("s".to_owned()),
+            exact: true,
+            ..RewindRequest::new(RewindKind::Undo { what: Some("turn:2".to_owned()) })
+        };
+        let rewind = RewindRequest::new(RewindKind::Rewind { target: "start".to_owned() });
+        let samples = [undo, rewind].map(|request| encode_request(&request, &ObjectId([7; 32])));
+        crate::fuzz::target("request", &samples, |input| {
+            let Ok((request, digest)) = decode_request(input) else { return false };
+            let again = encode_request(&request, &digest);
+            let (request, digest) = decode_request(&again).expect("what was read can be written");
+            assert_eq!(encode_request(&request, &digest), again);
+            true
+        });
+    }
+}

@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use regex::bytes::Regex;
 
 use super::Workspace;
 use super::views::COUNT_LIMIT;
-use crate::entry::Entry;
+use crate::catalog::LocalState;
+use crate::entry::{Entry, File};
 use crate::error::{Error, Result};
 use crate::id::{ObjectId, Seq, SnapshotId};
+use crate::known::Part;
 use crate::path::{WorkspacePath, escape};
 use crate::store::ContentStorage;
 use crate::text;
@@ -30,6 +32,16 @@ struct Version {
 impl Workspace {
     /// Finds a pattern in every version of every file, deleted ones too.
     pub fn grep(&self, pattern: &str, glob: Option<&str>) -> Result<Vec<GrepMatch>> {
+        Ok(self.grep_some(pattern, glob, usize::MAX)?.0)
+    }
+
+    /// The first so many matches by path, and whether there are more; stops when that is known.
+    pub fn grep_some(
+        &self,
+        pattern: &str,
+        glob: Option<&str>,
+        most: usize,
+    ) -> Result<(Vec<GrepMatch>, bool)> {
         let usage =
             |error: &dyn std::fmt::Display| Error::Usage(format!("Pattern is not valid: {error}"));
         let pattern = Regex::new(pattern).map_err(|error| usage(&error))?;
@@ -39,12 +51,26 @@ impl Workspace {
         let next = AtomicUsize::new(0);
         let found = Mutex::new(Vec::new());
         let failed = Mutex::new(None);
+        let enough = AtomicBool::new(false);
+        // Files are taken in order and each is searched to its end, so that what is found is whole up
+        // to some path.
         let work = || {
-            while let Some((path, versions)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            while !enough.load(Ordering::Relaxed)
+                && let Some((path, versions)) = files.get(next.fetch_add(1, Ordering::Relaxed))
+            {
                 match grep_file(objects, &pattern, path, versions) {
                     Ok(rows) if rows.is_empty() => {}
-                    Ok(rows) => found.lock().expect("no holder panics").extend(rows),
-                    Err(error) => *failed.lock().expect("no holder panics") = Some(error),
+                    Ok(rows) => {
+                        let mut found = found.lock().expect("no holder panics");
+                        found.extend(rows);
+                        if found.len() > most {
+                            enough.store(true, Ordering::Relaxed);
+                        }
+                    }
+                    Err(error) => {
+                        *failed.lock().expect("no holder panics") = Some(error);
+                        enough.store(true, Ordering::Relaxed);
+                    }
                 }
             }
         };
@@ -55,33 +81,74 @@ impl Workspace {
         if let Some(error) = failed.into_inner().expect("no holder panics") {
             return Err(error);
         }
-        let mut found = found.into_inner().expect("no holder panics");
-        found.sort_by(|a: &GrepMatch, b| {
+        let mut found: Vec<GrepMatch> = found.into_inner().expect("no holder panics");
+        found.sort_by(|a, b| {
             (&a.path, a.first_seen, &a.line).cmp(&(&b.path, b.first_seen, &b.line))
         });
-        Ok(found)
+        let more = found.len() > most;
+        found.truncate(most);
+        Ok((found, more))
     }
 
     /// Every version of every file whose path fits.
     fn versions(&self, glob: Option<&Regex>) -> Result<BTreeMap<WorkspacePath, Vec<Version>>> {
         let mut files: BTreeMap<WorkspacePath, Vec<Version>> = BTreeMap::new();
+        let beginning = self.beginning()?;
         self.for_each_change(Seq(0), &mut |record, _, change| {
             let fits = glob.is_none_or(|glob| glob.is_match(change.path.as_bytes()));
             if change.neutral || !fits || change.before.same_content(&change.after) {
                 return Ok(());
             }
             let object = match &change.after {
-                Entry::File(file) if file.size <= COUNT_LIMIT => Some(file.object),
+                Entry::File(file) => searchable(file),
                 _ => None,
             };
             let (turn, snapshot) = (record.labels.turn, record.labels.snapshot);
             let version = Version { seq: record.seq, turn, snapshot, object };
-            files.entry(change.path).or_default().push(version);
+            let versions = files.entry(change.path).or_default();
+            // Where the history no longer tells how it came there, it stood there at its beginning.
+            if let (Entry::File(file), true) = (&change.before, versions.is_empty()) {
+                versions.push(Version::at_the_beginning(beginning, file));
+            }
+            versions.push(version);
             Ok(())
         })?;
+        if beginning > Seq(0) {
+            self.add_unchanged(glob, beginning, &mut files)?;
+        }
         files.retain(|_, versions| versions.iter().any(|version| version.object.is_some()));
         Ok(files)
     }
+
+    /// Files that never changed since the history begins, which no record names any more.
+    fn add_unchanged(
+        &self,
+        glob: Option<&Regex>,
+        beginning: Seq,
+        files: &mut BTreeMap<WorkspacePath, Vec<Version>>,
+    ) -> Result<()> {
+        for (path, known) in self.catalog.known_below(&WorkspacePath::root())? {
+            let fits = glob.is_none_or(|glob| glob.is_match(path.as_bytes()));
+            if let (Entry::File(file), Part::Ordinary, true) = (&known.entry, known.part, fits) {
+                files
+                    .entry(path)
+                    .or_insert_with(|| vec![Version::at_the_beginning(beginning, file)]);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Version {
+    fn at_the_beginning(seq: Seq, file: &File) -> Self {
+        let object = searchable(file);
+        Self { seq, turn: None, snapshot: None, object }
+    }
+}
+
+/// The content of a file, if it is searched: nothing of a secret is ever shown as a line.
+fn searchable(file: &File) -> Option<ObjectId> {
+    (file.size <= COUNT_LIMIT && !file.secret).then_some(file.object)
 }
 
 /// The rows of one file: a line from when it first appeared to when it was last there.

@@ -72,6 +72,15 @@ impl<'t> Sketch<'t> {
     ) {
         let mut known = examined.known;
         known.part = candidate.part;
+        if !agrees(candidate, &known.entry) {
+            // What lies below was not looked at as what it is now. The next look sees all of it; a
+            // path that nobody knew must not be taken for absent until then.
+            if candidate.was.is_none() {
+                let entry = Entry::Unknown(Why::Changing);
+                self.note(&candidate.path, Some(Known { entry, signature: None, ..known }));
+            }
+            return;
+        }
         if known.part == Part::Significant {
             let gone = known.entry == Entry::Absent;
             return self.note(&candidate.path, (!gone).then_some(known));
@@ -146,5 +155,78 @@ impl<'t> Sketch<'t> {
             let listed = Listed { seq, time: listing.time };
             self.directory(&listing.path).listed = Some((listed, listing.mount));
         }
+    }
+}
+
+/// Whether a path was a directory, or none, both when its names were looked at and when it was read.
+fn agrees(candidate: &Candidate, read: &Entry) -> bool {
+    let was_directory = || candidate.was.as_ref().is_some_and(|was| was.entry.is_directory());
+    match &candidate.stat {
+        _ if read.is_unknown() => true,
+        Some(stat) => stat.is_directory() == read.is_directory(),
+        // All below it is known to be gone.
+        None => !read.is_directory() || was_directory(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{Meta, Symlink};
+    use crate::fs::Stat;
+    use crate::known::Signature;
+
+    const META: Meta = Meta { mode: 0o755, uid: 0, gid: 0, mtime_ns: 1, xattrs: Vec::new() };
+
+    fn entry(kind: &str) -> Entry {
+        match kind {
+            "directory" => Entry::Directory(META),
+            "link" => Entry::Symlink(Symlink { target: b"outside".to_vec(), meta: META }),
+            "changing" => Entry::Unknown(Why::Changing),
+            other => panic!("no such kind: {other}"),
+        }
+    }
+
+    fn known(kind: &str) -> Known {
+        Known { entry: entry(kind), signature: None, racy: false, part: Part::Ordinary }
+    }
+
+    fn stat(kind: &str) -> Stat {
+        let mode = if kind == "directory" { 0o040_755 } else { 0o120_777 };
+        let (size, mtime_ns, ctime_ns, ino, uid, gid) = (0, 1, 1, 7, 0, 0);
+        let signature = Signature { size, mtime_ns, ctime_ns, ino, mode, uid, gid };
+        Stat { signature, nlink: 1, blocks: 0, dev: 1 }
+    }
+
+    /// What becomes of `d` that was known as one kind, listed as another and read as a third: the
+    /// changes, what is known of it anew, and whether what was known below it is forgotten.
+    #[track_caller]
+    fn check(was: Option<&str>, listed: &str, read: &str, expected: (usize, Option<&str>, bool)) {
+        let table = KnownTable::default();
+        let mut sketch = Sketch::new(&table, vec![WorkspacePath::root()], Seq(1));
+        let path = WorkspacePath::new("d").unwrap();
+        let (stat, was, part) = (Some(stat(listed)), was.map(known), Part::Ordinary);
+        let candidate = Candidate { path: path.clone(), stat, was, part, filtered: false };
+        sketch.add(&candidate, Examined { known: known(read), nlink: 1, dev: 1 }, None);
+        let look = sketch.finish();
+        let gone = look.known.iter().any(|update| update.path == path && update.gone);
+        let names = look.known.iter().flat_map(|update| &update.names);
+        let noted = names.filter_map(|(_, known)| known.as_ref()).next();
+        let noted = noted.map(|known| known.entry.clone());
+        assert_eq!(
+            (look.found.len(), noted, gone),
+            (expected.0, expected.1.map(entry), expected.2)
+        );
+    }
+
+    /// A directory was swapped for a link between the listing of its names and the reading of
+    /// itself. What was known below it was dropped, and no record said that it was gone.
+    #[test]
+    fn what_changes_its_kind_while_it_is_looked_at_waits_for_the_next_look() {
+        check(Some("directory"), "directory", "link", (0, None, false));
+        check(Some("link"), "link", "directory", (0, None, false));
+        check(None, "directory", "link", (0, Some("changing"), false));
+        check(Some("directory"), "link", "link", (1, Some("link"), true));
+        check(Some("link"), "directory", "directory", (1, Some("directory"), false));
     }
 }

@@ -1,8 +1,5 @@
 //! How a workspace stands.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-
 use super::Workspace;
 use super::compare::{differs, forget_origins};
 use super::views::{kept, why_text};
@@ -13,6 +10,7 @@ use crate::id::Seq;
 use crate::known::Part;
 use crate::path::WorkspacePath;
 use crate::record::Kind;
+use crate::room::disk_usage;
 use crate::view::{KeptView, SCHEMA, Status};
 
 /// How many unprotected paths are named one by one.
@@ -64,6 +62,9 @@ impl Workspace {
                 .filter_map(|seq| self.read_header(seq).ok()?.labels.name)
                 .collect(),
             roots: self.roots().iter().map(|root| root.display().to_string()).collect(),
+            signed_size: self.catalog.newest_head()?.map_or(0, |row| row.size),
+            head_problem: self.catalog.head_problem()?,
+            witnesses: self.hand_over(self.patience)?,
         })
     }
 
@@ -78,13 +79,22 @@ impl Workspace {
                 match known.entry {
                     Entry::File(_) if known.part != Part::Significant => protection.protected += 1,
                     Entry::Unknown(why) if why != Why::Filtered => {
-                        protection.add(&directory.join(name), why);
+                        protection.add(&directory.join(name), self.unprotected_words(why));
                     }
                     _ => {}
                 }
             }
         }
         Ok(protection)
+    }
+
+    /// Why something is not protected; of a key that cannot be used, what is wrong with it.
+    fn unprotected_words(&self, why: Why) -> String {
+        let usable = || self.home.secrets().key_or_make().map(drop);
+        match if why == Why::NoKey { usable() } else { Ok(()) } {
+            Err(error) => error.to_string(),
+            Ok(()) => why_text(why).to_owned(),
+        }
     }
 }
 
@@ -96,21 +106,10 @@ struct Protection {
 }
 
 impl Protection {
-    fn add(&mut self, path: &WorkspacePath, why: Why) {
+    fn add(&mut self, path: &WorkspacePath, why: String) {
         self.unprotected += 1;
         if self.named.len() < NAMED {
-            self.named.push(kept(path, why_text(why).to_owned()));
+            self.named.push(kept(path, why));
         }
     }
-}
-
-/// Bytes that a directory takes on disk; what cannot be read counts nothing.
-pub(super) fn disk_usage(directory: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
-    let sizes = entries.flatten().map(|entry| match entry.metadata() {
-        Ok(metadata) if metadata.is_dir() => disk_usage(&entry.path()),
-        Ok(metadata) => metadata.blocks() * 512,
-        Err(_) => 0,
-    });
-    sizes.sum()
 }

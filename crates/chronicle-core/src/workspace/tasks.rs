@@ -9,7 +9,7 @@ use crate::apply::{Task, Work};
 use crate::catalog::LocalState;
 use crate::entry::Entry;
 use crate::error::Result;
-use crate::id::LinkGroup;
+use crate::id::{LinkGroup, ObjectId};
 use crate::known::{Known, Part};
 use crate::path::WorkspacePath;
 use crate::plan::Goal;
@@ -24,9 +24,13 @@ impl Workspace {
             tasks: Vec::new(),
             links: HashMap::new(),
             touch,
+            secrets: self.home.secrets().clone(),
         };
         for (id, bytes) in &planned.draft.merged {
-            self.objects()?.put(id, bytes)?;
+            match *id == ObjectId::of(bytes) {
+                true => self.objects()?.put(id, bytes)?,
+                false => drop(self.objects()?.put_secret(bytes)?),
+            }
         }
         let cache = KnownCache::new(&self.catalog)?;
         for goal in &planned.draft.goals {

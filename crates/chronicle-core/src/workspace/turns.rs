@@ -98,8 +98,13 @@ impl Workspace {
             ..Labels::default()
         };
         batch.opens.push((Open::Turn, number.to_be_bytes().to_vec(), batch.records.len()));
+        let ends = !batch.closes.is_empty();
         batch.records.push(self.record(Kind::TurnStart, labels));
-        self.commit_batch(batch, Durability::PowerCut)?;
+        if ends {
+            self.commit_with_head(batch, Durability::PowerCut)?;
+        } else {
+            self.commit_batch(batch, Durability::PowerCut)?;
+        }
         self.turn_view(number)
     }
 
@@ -122,7 +127,7 @@ impl Workspace {
         self.settle_closing(&self.openings()?, &request.closing())?;
         let mut batch = Batch::default();
         self.add_turn_end(&mut batch, turn);
-        self.commit_batch(batch, Durability::PowerCut)?;
+        self.commit_with_head(batch, Durability::PowerCut)?;
         self.turn_view(turn.turn.unwrap_or(0))
     }
 
@@ -152,10 +157,10 @@ impl Workspace {
 
     /// The header of one record, without its changes.
     pub(super) fn read_header(&self, seq: Seq) -> Result<Record> {
-        let sealed = self
-            .catalog
-            .record(seq)?
-            .ok_or_else(|| Error::Tampered { seq, why: "the record is missing".to_owned() })?;
+        let sealed = self.catalog.record(seq)?.ok_or_else(|| Error::missing_record(seq))?;
+        if sealed.leaf.is_empty() {
+            return Err(self.pruned_record(seq));
+        }
         codec::decode_header(&sealed.leaf).map_err(|source| Error::Record { seq, source })
     }
 
@@ -414,7 +419,7 @@ impl Workspace {
             let records = self.catalog.read(after, 256)?;
             let Some(last) = records.last() else { return Ok(()) };
             after = last.seq;
-            for sealed in &records {
+            for sealed in records.iter().filter(|sealed| !sealed.leaf.is_empty()) {
                 let seq = sealed.seq;
                 let header = codec::decode_header(&sealed.leaf)
                     .map_err(|source| Error::Record { seq, source })?;

@@ -1,83 +1,163 @@
-//! Reading everything back: the chain from its first link, the objects that records name, and,
-//! asked for, every object's bytes.
+//! Reading everything back: the chain from its first link, the objects that records name, the signed
+//! heads, what witnesses saw, and, asked for, every object's bytes.
 
-use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::Workspace;
+use super::verify_chain::{self, Which};
+use super::verify_heads::{Outside, Stored, read_all, witness_view};
+use crate::base64;
 use crate::catalog::Log;
-use crate::error::{Error, Result};
-use crate::id::{LinkHash, ObjectId, Seq};
-use crate::record::{Record, Sealed};
+use crate::error::{Error, Finding, Result};
+use crate::head::Anchor;
+use crate::id::{ObjectId, Seq};
+use crate::merkle;
+use crate::record::Kind;
 use crate::store::ContentStorage;
 use crate::view::{SCHEMA, VerifyReport};
-use crate::{chain, codec};
+
+/// How to verify.
+#[derive(Debug, Clone, Default)]
+pub struct VerifyRequest {
+    /// Read every object back too.
+    pub deep: bool,
+    /// A head that was noted elsewhere.
+    pub anchor: Option<Anchor>,
+}
 
 impl Workspace {
-    /// Recomputes the chain and checks that every object is there; `deep` reads each one back.
+    /// Recomputes the chain and the tree, compares both with everything that was signed, and checks
+    /// that every object is there; `deep` reads each one back.
     pub fn verify(&self, deep: bool, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<VerifyReport> {
-        let (mut previous, mut seq) = (LinkHash::ZERO, Seq(0));
-        let mut objects = HashSet::new();
+        self.verify_with(&VerifyRequest { deep, anchor: None }, progress)
+    }
+
+    /// The same, compared with a head that was noted elsewhere too.
+    ///
+    /// A prune beside it takes away what was about to be read, which then looks like damage: what is
+    /// found while one was recorded is looked for again.
+    pub fn verify_with(
+        &self,
+        request: &VerifyRequest,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<VerifyReport> {
         loop {
-            let records = self.catalog.read(seq, 64)?;
-            if records.is_empty() {
-                break;
-            }
-            for sealed in &records {
-                let record = self.verify_record(sealed, seq.next(), &previous)?;
-                (previous, seq) = (sealed.link, sealed.seq);
-                for change in &record.changes {
-                    objects.extend(change.before.object());
-                    objects.extend(change.after.object());
-                }
+            let pruned = self.last_prune();
+            match self.verify_once(request, progress) {
+                Err(error) if error.is_damage() && self.last_prune() != pruned => {}
+                verified => return verified,
             }
         }
-        let objects: Vec<ObjectId> = objects.into_iter().collect();
-        self.verify_objects(&objects, deep, progress)?;
+    }
+
+    /// The newest prune; nothing where the catalog cannot tell.
+    fn last_prune(&self) -> Option<Seq> {
+        self.catalog.of_kind(Kind::Prune).ok()?.last().copied()
+    }
+
+    fn verify_once(
+        &self,
+        request: &VerifyRequest,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<VerifyReport> {
+        let stored = self.stored()?;
+        let asked = self.ask_witnesses(request.anchor.clone());
+        // A witness that is lost is worth less than what the history itself shows.
+        let (outside, lost) = match asked {
+            Ok(outside) => (outside, None),
+            Err(error) => (Outside::default(), Some(error)),
+        };
+        let (end, epoch) = (stored.end, self.catalog.epoch());
+        let heads = stored.heads.iter().map(|row| row.size);
+        let mut sizes: Vec<u64> = heads.chain(outside.sizes()).chain([end.0]).collect();
+        sizes.retain(|size| (1..=end.0).contains(size));
+        sizes.sort_unstable();
+        sizes.dedup();
+        let which = Which { workspace: self.id, epoch, end };
+        let mut checked = verify_chain::check(&self.catalog, &self.catalog_path(), which, &sizes)?;
+        let mut named = std::mem::take(&mut checked.objects);
+        let objects = named.len() as u64;
+        let (signed, looked) = std::thread::scope(|scope| {
+            let signed = scope.spawn(|| read_all(&stored.heads));
+            // What is there needs no second look; deep, everything gets one.
+            let looked = match request.deep {
+                true => Ok(()),
+                false => self.catalog.for_each_object(&mut |id| {
+                    named.remove(&id);
+                }),
+            };
+            (signed.join().expect("BUG: a checking thread panicked"), looked)
+        });
+        self.verify_signed(&stored, signed, &outside, &checked)?;
+        if let Some(error) = lost {
+            return Err(error);
+        }
+        if request.deep {
+            self.catalog.check_pages()?;
+            if let Some(seq) = self.catalog.misfits()?.into_iter().min() {
+                let why = "an index over the records does not say what they say".to_owned();
+                return Err(Error::Tampered { seq, finding: Finding::IndexEdited, why });
+            }
+        }
+        let last = checked.at.last();
+        let (root, link) = (last.map(|at| at.root), last.map(|at| at.link));
+        looked?;
+        let ids: Vec<ObjectId> = named.into_iter().collect();
+        let (bad, sealed) = self.check_objects(&ids, request.deep, true, progress)?;
+        if let Some((_, error)) = bad.into_iter().next() {
+            return Err(error);
+        }
+        let seen = outside.witnesses.iter();
         Ok(VerifyReport {
             schema: SCHEMA,
-            records: seq.0,
-            objects: objects.len() as u64,
-            objects_read: if deep { objects.len() as u64 } else { 0 },
-            head_hash: previous.hex(),
+            records: end.0,
+            objects,
+            objects_read: if request.deep { objects - sealed } else { 0 },
+            objects_not_read: sealed,
+            head_hash: link.unwrap_or(crate::id::LinkHash::ZERO).hex(),
+            root: base64::encode(&root.unwrap_or_else(merkle::empty_root)),
+            heads: stored.heads.len() as u64,
+            witnesses: seen.map(|(place, heads)| witness_view(place, heads, end)).collect(),
+            anchored: request.anchor.as_ref().map(Anchor::size),
         })
     }
 
-    fn verify_record(&self, sealed: &Sealed, expected: Seq, previous: &LinkHash) -> Result<Record> {
-        let bad = |why: &str| Error::Tampered { seq: expected, why: why.to_owned() };
-        if sealed.seq != expected {
-            return Err(bad("the record is missing"));
-        }
-        if chain::leaf_hash(&sealed.leaf) != sealed.leaf_hash {
-            return Err(bad("the record was edited"));
-        }
-        if chain::link(previous, &sealed.leaf_hash) != sealed.link {
-            return Err(bad("the record does not follow the one before it"));
-        }
-        let record =
-            codec::open(&sealed.leaf, &sealed.body).map_err(|error| bad(&error.to_string()))?;
-        if record.seq != expected
-            || record.workspace != self.id
-            || record.epoch != self.catalog.epoch()
-        {
-            return Err(bad("the record belongs to another place"));
-        }
-        Ok(record)
+    /// What the catalog has besides the records, as of one moment.
+    fn stored(&self) -> Result<Stored> {
+        let _reading = self.catalog.reading()?;
+        Ok(Stored {
+            end: self.catalog.head()?.seq,
+            heads: self.catalog.heads()?,
+            nodes: self.catalog.nodes()?,
+            pinned: self.catalog.pinned_key()?,
+            mentioned: self.catalog.last_mentioned()?,
+        })
     }
 
-    fn verify_objects(
+    /// Looks for objects, and reads each back if `deep`: those that are not well, or the first of them,
+    /// and how many are there, but sealed with a key that cannot be used here.
+    pub(super) fn check_objects(
         &self,
         ids: &[ObjectId],
         deep: bool,
+        only_first: bool,
         progress: &(dyn Fn(u64, u64) + Sync),
-    ) -> Result<()> {
+    ) -> Result<(Vec<(ObjectId, Error)>, u64)> {
         let objects = self.objects()?;
+        let _one_moment = objects.bulk()?;
         let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
-        let failed: Mutex<Option<Error>> = Mutex::new(None);
+        let bad: Mutex<Vec<(ObjectId, Error)>> = Mutex::default();
+        let sealed = AtomicU64::new(0);
         let check = |id: &ObjectId| -> Result<()> {
             if deep {
-                let mut reader = objects.reader(id)?;
+                let mut reader = match objects.reader(id) {
+                    Err(Error::SecretKey(_)) => {
+                        sealed.fetch_add(1, Ordering::Relaxed);
+                        return Ok(());
+                    }
+                    reader => reader?,
+                };
                 std::io::copy(&mut reader, &mut std::io::sink())
                     .map_err(|error| Error::Corrupt { object: *id, why: error.to_string() })?;
             } else if !objects.exists(id)? {
@@ -87,15 +167,11 @@ impl Workspace {
         };
         let work = || {
             while let Some(id) = ids.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let stop = match check(id) {
-                    Ok(()) => false,
-                    Err(error) => {
-                        failed.lock().expect("no holder panics").get_or_insert(error);
-                        true
-                    }
-                };
+                if let Err(error) = check(id) {
+                    bad.lock().expect("no holder panics").push((*id, error));
+                }
                 progress(done.fetch_add(1, Ordering::Relaxed) + 1, ids.len() as u64);
-                if stop || failed.lock().expect("no holder panics").is_some() {
+                if only_first && !bad.lock().expect("no holder panics").is_empty() {
                     return;
                 }
             }
@@ -104,6 +180,6 @@ impl Workspace {
             scope.spawn(work);
             work();
         });
-        failed.into_inner().expect("no holder panics").map_or(Ok(()), Err)
+        Ok((bad.into_inner().expect("no holder panics"), sealed.into_inner()))
     }
 }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::Workspace;
 use super::init::is_first_sight;
 use super::rewind::Planned;
+use crate::base64;
 use crate::entry::{Author, Change, Entry, Evidence, Why};
 use crate::error::{Error, Result};
 use crate::id::{LinkHash, ObjectId, Seq, SnapshotId, Time};
@@ -36,22 +37,7 @@ pub(super) fn kept(path: &WorkspacePath, reason: String) -> KeptView {
 pub(super) fn path_text(path: &WorkspacePath) -> (String, Option<String>) {
     let shown = path.to_string();
     let exact = path.to_str() == Some(&shown[..]) || path.is_root();
-    (shown, (!exact).then(|| base64(path.as_bytes())))
-}
-
-/// Base64 with padding, as in RFC 4648.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let byte = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for position in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * position) & 63) as usize];
-            text.push(if position > group.len() { '=' } else { char::from(digit) });
-        }
-    }
-    text
+    (shown, (!exact).then(|| base64::encode(path.as_bytes())))
 }
 
 /// What stands at a path, for people and JSON.
@@ -59,6 +45,7 @@ pub(super) fn entry_view(entry: &Entry) -> EntryView {
     EntryView {
         kind: entry.kind().to_owned(),
         hash: entry.object().map(|object| object.hex()),
+        secret: entry.is_secret(),
         size: match entry {
             Entry::File(file) => Some(file.size),
             _ => None,
@@ -83,6 +70,9 @@ pub(super) fn why_text(why: Why) -> &'static str {
         Why::Unreadable => "it could not be read",
         Why::Changing => "it kept changing while it was read",
         Why::Unmounted => "its file system is not the one that was recorded",
+        Why::Secret => "its content is never kept: the settings say so",
+        Why::Forgotten => "its content was forgotten on purpose",
+        Why::NoKey => "it is secret, and the key for secrets cannot be used",
     }
 }
 
@@ -140,6 +130,10 @@ impl Workspace {
     pub(super) fn counts(&self, before: &Entry, after: &Entry) -> Result<Counts> {
         let comparable = |entry: &Entry| !matches!(entry, Entry::Repository(_) | Entry::Unknown(_));
         if before.same_content(after) || !comparable(before) || !comparable(after) {
+            return Ok(Counts::default());
+        }
+        // Nothing of a secret is read for the sake of a number.
+        if before.is_secret() || after.is_secret() {
             return Ok(Counts::default());
         }
         let (Some(old), Some(new)) = (self.countable(before)?, self.countable(after)?) else {
@@ -287,7 +281,12 @@ pub(super) fn is_shown(change: &Change) -> bool {
 }
 
 /// A plan as people see it.
-pub(super) fn plan_view(planned: &Planned, now: Time, stale_output: Vec<String>) -> PlanView {
+pub(super) fn plan_view(
+    planned: &Planned,
+    now: Time,
+    stale_output: Vec<String>,
+    runs_by_itself: Vec<String>,
+) -> PlanView {
     let draft = &planned.draft;
     let mut view = PlanView {
         schema: SCHEMA,
@@ -310,6 +309,7 @@ pub(super) fn plan_view(planned: &Planned, now: Time, stale_output: Vec<String>)
         span_seconds: u64::try_from((now.0 - planned.target_time.0) / 1_000_000_000).unwrap_or(0),
         moves_head: planned.moves_head,
         stale_output,
+        runs_by_itself,
     };
     for conflict in &draft.conflicts {
         view.conflict.push(ConflictView {
@@ -356,15 +356,6 @@ pub(super) fn object_text(entry: &Entry) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_is_padded() {
-        for (bytes, text) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
-        {
-            assert_eq!(base64(bytes.as_bytes()), text);
-        }
-    }
 
     #[test]
     fn times_are_rfc_3339() {

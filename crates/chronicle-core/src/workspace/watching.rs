@@ -43,7 +43,8 @@ impl Workspace {
             None => {
                 let seconds = (self.now().0 - report.since.0).max(0) / 1_000_000_000;
                 let (directories, pid) = (report.directories, report.pid);
-                format!("on: {directories} directories for {}, process {pid}", span(seconds))
+                let sees = if report.sees_processes { ", sees who writes" } else { "" };
+                format!("on: {directories} directories for {}, process {pid}{sees}", span(seconds))
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The library through its public face, on real directories: one module per job.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)]
 
+mod limits;
 mod property;
+mod retention;
 mod store;

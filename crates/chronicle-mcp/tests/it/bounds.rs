@@ -22,7 +22,12 @@ fn lists_say_when_they_were_cut() {
             let answer = called.ok();
             assert_eq!(answer[field].as_array().unwrap().len(), 3, "{tool}");
             assert_eq!(answer["cut"], true, "{tool}");
+            let partial = if tool == "search" { json!(true) } else { json!(null) };
+            assert_eq!(answer["partial"], partial, "{tool}");
         }
+        let all = json!({ "pattern": "round", "limit": 4 });
+        let whole = client.call("search", all).await.ok();
+        assert_eq!((&whole["partial"], &whole["total"]), (&json!(false), &json!(4)));
         let whole = client.call("list_turns", json!({ "limit": 4 })).await.ok();
         assert_eq!(whole["cut"], false);
     });
@@ -43,6 +48,7 @@ fn a_snapshot_of_many_files_and_its_plan_are_cut() {
         assert_eq!(shown["left_off"]["changes"], 100);
         let diff = client.call("diff", json!({})).await.ok();
         assert_eq!((&diff["cut"], &diff["files_changed"]), (&json!(true), &json!(300)));
+        assert_eq!((&diff["partial"], &diff["insertions"]), (&json!(true), &json!(200)));
         let (id, plan) = client.preview(json!({ "action": "undo" })).await;
         assert_eq!(plan["left_off"]["delete"], 200);
         let done = client.call("undo", json!({ "plan_id": id })).await.ok();
@@ -62,6 +68,7 @@ fn patches_and_contents_are_cut_at_a_stated_size() {
         let length: usize = patches.map(|change| change["patch"].as_str().unwrap().len()).sum();
         assert_eq!(length, 32 << 10);
         assert_eq!(diff["changes"][1]["patch_cut"], true);
+        assert_eq!(diff["partial"], true, "the second patch was not made");
         let id = client.call("list_snapshots", json!({})).await.ok()["snapshots"][0]["id"].clone();
         let shown = client.call("show", json!({ "id": id, "patch": true })).await.ok();
         assert_eq!(shown["patch_cut"], true);

@@ -165,10 +165,26 @@ impl Desk<'_> {
 
     /// The same, with more words on the client's command line.
     pub fn run_with(&self, prompt: &str, more: &[&str]) -> Ended {
+        let mut command = self.command(&[]);
+        command.args(self.prompt(prompt)).args(more);
+        self.start(command)
+    }
+
+    /// One more turn of the conversation that was last.
+    pub fn go_on(&self, prompt: &str) -> Ended {
+        let again: &[&str] = match self.program.client {
+            Client::ClaudeCode | Client::OpenCode => &["--continue"],
+            Client::Codex => &["resume", "--last"],
+            Client::Gemini => &["--resume", "latest"],
+        };
+        let mut command = self.command(again);
+        command.args(self.prompt(prompt));
+        self.start(command)
+    }
+
+    fn start(&self, mut command: Command) -> Ended {
         let log = self.home.join("client-output");
         let output = File::create(&log).unwrap_or_else(|error| fail("create", &log, &error));
-        let mut command = self.command(prompt);
-        command.args(more);
         // A file, not a pipe: what a turn leaves running in the background may hold it open.
         command
             .stdin(Stdio::null())
@@ -182,7 +198,16 @@ impl Desk<'_> {
         Ended { status, output: String::from_utf8_lossy(&output).into_owned() }
     }
 
-    fn command(&self, prompt: &str) -> Command {
+    /// The words that give the client its prompt.
+    fn prompt<'p>(&self, prompt: &'p str) -> Vec<&'p str> {
+        match self.program.client {
+            Client::ClaudeCode | Client::Gemini => vec!["-p", prompt],
+            Client::Codex | Client::OpenCode => vec![prompt],
+        }
+    }
+
+    /// The client, with these words after its own, and without a prompt.
+    fn command(&self, more: &[&str]) -> Command {
         let mut command = Command::new(&self.program.path);
         let inherited = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
         command
@@ -205,24 +230,25 @@ impl Desk<'_> {
                 .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
                 .env("DISABLE_AUTOUPDATER", "1")
                 .env("DISABLE_TELEMETRY", "1")
-                .args(["-p", prompt, "--permission-mode", "acceptEdits"])
+                .args(["--permission-mode", "acceptEdits"])
                 .args(["--allowedTools", "Read,Edit,Write,Bash,Agent,Task"]),
             Client::Codex => command
                 .env("SCRIPTED_API_KEY", "scripted")
                 .args(["exec", "--skip-git-repo-check", "--dangerously-bypass-hook-trust"])
-                .args(["--dangerously-bypass-approvals-and-sandbox", prompt]),
+                .arg("--dangerously-bypass-approvals-and-sandbox"),
             Client::Gemini => command
                 .env("GEMINI_API_KEY", "scripted")
                 .env("GOOGLE_GEMINI_BASE_URL", url)
                 // Naming a model keeps it from asking another one which to take.
-                .args(["-m", "gemini-2.5-pro", "-y", "-p", prompt]),
+                .args(["-m", "gemini-2.5-pro", "-y"]),
             Client::OpenCode => command
                 // It looks for packages whenever it starts; here it is told at once that there are none.
                 .env("npm_config_registry", url)
                 .env("OPENCODE_DISABLE_MODELS_FETCH", "1")
                 .env("OPENCODE_DISABLE_AUTOUPDATE", "1")
-                .args(["run", prompt]),
+                .arg("run"),
         };
+        command.args(more);
         command
     }
 }

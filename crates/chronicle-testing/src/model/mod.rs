@@ -49,6 +49,8 @@ pub struct Exchange {
     pub tools: Vec<String>,
     /// What the request said last.
     pub last: Option<Heard>,
+    /// Everything that it said, as it came.
+    pub body: Value,
     /// The answer; `None` for what is not for a model.
     pub reply: Option<Reply>,
 }
@@ -84,7 +86,7 @@ impl Model {
     pub fn transcript(&self) -> String {
         let mut text = String::new();
         for exchange in self.exchanges() {
-            let Exchange { request, tools, last, reply } = exchange;
+            let Exchange { request, tools, last, reply, .. } = exchange;
             writeln!(text, "{request} with {} tools", tools.len()).expect("text grows");
             match last {
                 Some(Heard::Text(words)) => show(&mut text, "heard", &words),
@@ -164,7 +166,7 @@ impl Shared {
         };
         let name = format!("{} {}", request.method, request.target);
         let last = heard.last().cloned();
-        self.exchanges().push(Exchange { request: name, tools, last, reply });
+        self.exchanges().push(Exchange { request: name, tools, last, body, reply });
         response
     }
 

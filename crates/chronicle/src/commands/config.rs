@@ -1,6 +1,6 @@
 //! `chronicle config`: what is kept out of the history, and the person's word for keeping out more.
 
-use chronicle_core::{Error, Stop};
+use chronicle_core::{Act, Error, Stop};
 
 use super::Invocation;
 use crate::cli::{AcceptArgs, ConfigVerb};
@@ -38,6 +38,7 @@ fn accept(invocation: &mut Invocation, args: &AcceptArgs) -> Outcome {
         let stop = Stop::NotConfirmed("the settings stay as they were".to_owned());
         return Err(Error::Stopped(stop).into());
     }
+    workspace.authorize(Act::Config)?;
     let accepted = workspace.accept_config()?;
     report(invocation, &accepted);
     Ok(0)

@@ -17,6 +17,7 @@ pub(crate) fn execute(invocation: &mut Invocation, args: &DiffArgs) -> Outcome {
         to: targets.next(),
         paths: said.paths,
         patch: args.patch,
+        ..DiffRequest::default()
     };
     let found = workspace.diff(&request)?;
     let ui = &mut invocation.ui;

@@ -8,7 +8,11 @@ mod completions;
 mod config;
 mod demo;
 mod diff;
+mod doctor;
+mod forget;
 mod grep;
+pub(crate) mod hand_over;
+mod head;
 mod history;
 mod hook;
 mod init;
@@ -16,7 +20,9 @@ mod install;
 mod log;
 mod man;
 mod mcp;
+mod operator;
 mod pin;
+pub(crate) mod prune;
 mod redo;
 mod rewind;
 mod rollback;
@@ -33,6 +39,7 @@ mod undo;
 mod uninstall;
 mod verify;
 pub(crate) mod watch;
+mod witness;
 mod words;
 
 pub(crate) use init::repository_top;
@@ -42,7 +49,7 @@ use std::path::{Path, PathBuf};
 use chronicle_core::{Home, SCHEMA, Workspace, WorkspacePath};
 use serde::Serialize;
 
-use crate::cli::{ConfigVerb, Global, RootsVerb, Verb};
+use crate::cli::{ConfigVerb, Global, OperatorVerb, RootsVerb, Verb, WitnessVerb};
 use crate::environment;
 use crate::error::{CommandError, Outcome};
 use crate::ui::Ui;
@@ -122,8 +129,10 @@ impl Verb {
             | Self::Hook(_)
             // It goes on looking; its tools that change something refuse by themselves.
             | Self::Mcp(_)
+            | Self::Operator(OperatorVerb::Show | OperatorVerb::Key(_) | OperatorVerb::Grant(_))
             | Self::Config(ConfigVerb::Show)
             | Self::Roots(RootsVerb::List)
+            | Self::Witness(WitnessVerb::List)
             | Self::Completions(_)
             | Self::Man(_) => false,
             Self::Init(_)
@@ -138,6 +147,13 @@ impl Verb {
             | Self::Undo(_)
             | Self::Redo(_)
             | Self::Pin(_)
+            | Self::Prune(_)
+            | Self::Forget(_)
+            | Self::Gc
+            | Self::Doctor(_)
+            | Self::Head(_)
+            | Self::Witness(WitnessVerb::Add(_) | WitnessVerb::Remove(_))
+            | Self::Operator(OperatorVerb::Require(_) | OperatorVerb::Use(_))
             | Self::Config(ConfigVerb::Accept(_))
             | Self::Roots(RootsVerb::Add(_) | RootsVerb::Remove(_))
             | Self::Install(_)
@@ -184,8 +200,15 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: Verb) -> Outcome {
         Verb::Cat(args) => cat::execute(invocation, &args),
         Verb::Grep(args) => grep::execute(invocation, &args),
         Verb::Pin(args) => pin::execute(invocation, &args),
+        Verb::Prune(args) => prune::execute(invocation, &args),
+        Verb::Forget(args) => forget::execute(invocation, &args),
+        Verb::Gc => prune::collect_garbage(invocation),
         Verb::Verify(args) => verify::execute(invocation, &args),
+        Verb::Doctor(args) => doctor::execute(invocation, &args),
+        Verb::Head(args) => head::execute(invocation, &args),
+        Verb::Witness(verb) => witness::execute(invocation, &verb),
         Verb::Watch(args) => watch::execute(invocation, &args),
+        Verb::Operator(verb) => operator::execute(invocation, &verb),
         Verb::Config(verb) => config::execute(invocation, &verb),
         Verb::Roots(verb) => roots::execute(invocation, &verb),
         Verb::Mcp(args) => mcp::execute(invocation, args),

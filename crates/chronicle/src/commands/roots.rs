@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use chronicle_core::escape;
+use chronicle_core::{Act, escape};
 
 use super::Invocation;
 use crate::cli::RootsVerb;
@@ -21,6 +21,7 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: &RootsVerb) -> Outcome 
         }
         RootsVerb::Remove(args) => {
             let path = invocation.directory.join(&args.path);
+            workspace.authorize(Act::Roots)?;
             workspace.remove_root(&path)?;
             let shown = shown(&path);
             let way = "Its history stays. Take back with: chronicle roots add";

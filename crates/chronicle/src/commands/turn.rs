@@ -12,6 +12,9 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: TurnVerb) -> Outcome {
         TurnVerb::Start(args) => (workspace.turn_start(&request(args))?, "is open"),
         TurnVerb::End(args) => (workspace.turn_end(&request(args))?, "has ended"),
     };
+    if turn.end_seq.is_some() {
+        super::prune::start_if_due(&workspace);
+    }
     let ui = &mut invocation.ui;
     if ui.json() {
         ui.data(&with_schema(&turn));

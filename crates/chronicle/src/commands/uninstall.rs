@@ -1,6 +1,6 @@
 //! `chronicle uninstall`: takes back what install did; the history stays unless it is to go too.
 
-use chronicle_core::{Error, HistorySize, Home, SCHEMA, Stop, Workspace};
+use chronicle_core::{Act, Error, HistorySize, Home, SCHEMA, Stop, Workspace};
 
 use super::Invocation;
 use super::install::{confirm, level, places, project, show, targets};
@@ -97,7 +97,7 @@ fn refuse_purge_unless_possible(invocation: &Invocation) -> Result<(), CommandEr
 
 fn purge(
     invocation: &mut Invocation,
-    workspace: Workspace,
+    mut workspace: Workspace,
     yes: bool,
 ) -> Result<(HistorySize, bool), CommandError> {
     let size = workspace.history_size()?;
@@ -110,6 +110,7 @@ fn purge(
     ));
     let goes = yes || invocation.ui.confirm("Delete it?");
     if goes {
+        workspace.authorize(Act::Purge)?;
         workspace.purge()?;
     }
     Ok((size, goes))

@@ -56,11 +56,16 @@ fn program() -> Result<std::path::PathBuf, CommandError> {
 
 /// The watcher that was started in the background; what it says nobody hears.
 pub(crate) fn detached(arguments: &[OsString]) -> u8 {
+    detach();
+    let Some(root) = arguments.first() else { return 2 };
+    u8::from(watch(Path::new(root)).is_err())
+}
+
+/// Lets go of whoever started this process; to be called first of all.
+pub(crate) fn detach() {
     close_inherited();
     // A session of its own, so that no terminal's end is its end. Fails only if it has one already.
     let _ = rustix::process::setsid();
-    let Some(root) = arguments.first() else { return 2 };
-    u8::from(watch(Path::new(root)).is_err())
 }
 
 fn watch(root: &Path) -> Result<WatchEnd, CommandError> {
@@ -88,7 +93,7 @@ fn words(end: WatchEnd) -> &'static str {
     unsafe_code,
     reason = "descriptors that nobody in this process owns can be closed no other way"
 )]
-fn close_inherited() {
+pub(super) fn close_inherited() {
     let Ok(list) = std::fs::read_dir("/proc/self/fd") else { return };
     let names = list.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let open: Vec<RawFd> = names.filter(|descriptor| *descriptor > 2).collect();

@@ -222,8 +222,7 @@ impl Story<'_> {
     fn show_damage(&mut self, workspace: &mut Workspace) -> Result<(), CommandError> {
         self.title("What became of it all");
         self.command("chronicle diff start");
-        let request =
-            DiffRequest { from: Some("start".into()), to: None, paths: Vec::new(), patch: false };
+        let request = DiffRequest { from: Some("start".into()), ..DiffRequest::default() };
         let found = workspace.diff(&request)?;
         let paint = Paint { width: self.paint.width - 3, ..self.paint };
         self.lines(&diff::stat(&found, paint));

@@ -17,6 +17,22 @@ impl Agent {
         self == Self::ClaudeCode
     }
 
+    /// Whether what is said at this event reaches the agent's model.
+    pub(crate) fn listens(self, event: &Event) -> bool {
+        match event {
+            Event::Prompt(_) => true,
+            Event::After(_) => matches!(self, Self::Gemini | Self::Opencode),
+            Event::Before(_) => !matches!(self, Self::Gemini | Self::Opencode),
+            _ => false,
+        }
+    }
+
+    /// Whether the process that calls the hooks runs the tools as well, and nothing that its person
+    /// does: one that lives in an editor shares that with the person.
+    pub(crate) fn runs_its_tools(self) -> bool {
+        !matches!(self, Self::Cursor | Self::Cline)
+    }
+
     /// Whether this agent may leave out that a call has ended.
     pub(crate) fn may_leave_out_ends(self) -> bool {
         matches!(self, Self::Codex | Self::Cursor | Self::Copilot | Self::Cline)
@@ -245,5 +261,26 @@ fn cline(value: &Value) -> Heard {
         transcript: None,
         name,
         event,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What agents sent, changed: read as any agent's, it means something or is refused.
+    #[test]
+    fn mutated_events() {
+        let place = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/payloads");
+        let files = std::fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> = files.filter(|path| path.extension().is_some()).collect();
+        files.sort();
+        let texts = files.iter().map(|path| std::fs::read_to_string(path).unwrap());
+        let lines: Vec<Vec<u8>> =
+            texts.flat_map(|text| text.lines().map(Into::into).collect::<Vec<_>>()).collect();
+        chronicle_testing::fuzz::fuzz_all("events", &lines, 20_000, |input| {
+            let Ok(value) = serde_json::from_slice::<Value>(input) else { return false };
+            Agent::ALL.iter().filter(|agent| agent.read(&value).is_ok()).count() > 0
+        });
     }
 }

@@ -19,9 +19,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use chronicle_core::{Call, CallEnd, Error, Home, Process, Prompt, Workspace};
+use chronicle_core::{
+    Call, CallEnd, Error, Home, KeySource, Process, Prompt, WitnessPatience, Workspace,
+};
 
 use crate::agent::Agent;
+use crate::commands;
 use crate::environment;
 use crate::install::receipt::Receipts;
 use answer::{Answer, Reply, reply};
@@ -104,7 +107,7 @@ fn say(reply: &Reply) -> u8 {
 impl Hook {
     fn home(&self) -> Result<Home, Error> {
         match &self.home {
-            Some(path) => Ok(Home::at(path)),
+            Some(path) => Ok(Home::at(path).signed_with(KeySource::from_env())),
             None => Home::from_env(),
         }
     }
@@ -159,6 +162,7 @@ impl Hook {
             Err(Error::NoWorkspace(_)) => return Ok(()),
             opened => opened?,
         };
+        workspace.set_witness_patience(WitnessPatience::Hook);
         if begins {
             crate::commands::watch::ensure(&workspace);
         }
@@ -170,6 +174,7 @@ impl Hook {
                     turn_key: heard.turn_key.clone(),
                     text: text.clone(),
                     process: Process::caller(),
+                    tools_below: self.agent.runs_its_tools(),
                 })?;
             }
             Event::Before(tool) => self.before(&mut workspace, heard, tool, answer)?,
@@ -177,11 +182,17 @@ impl Hook {
             Event::BatchEnd => workspace.batch_end(&heard.session, heard.sub_agent.as_deref())?,
             Event::Stop { task } => {
                 workspace.stop(&heard.session, *task)?;
+                commands::prune::start_if_due(&workspace);
                 answer.warning = self.left_behind(&mut workspace, heard)?;
             }
             Event::Settings(_) | Event::Nothing => {}
         }
-        if begins && let Some(news) = workspace.news(&heard.session)? {
+        if matches!(heard.event, Event::Prompt(_) | Event::Stop { .. }) {
+            crate::commands::hand_over::leave(&home, &workspace);
+        }
+        if self.agent.listens(&heard.event)
+            && let Some(news) = workspace.news(&heard.session)?
+        {
             workspace.told(&heard.session, &news)?;
             answer.context = Some(news.text);
         }
@@ -280,6 +291,7 @@ impl Hook {
             summary: format!("{action}: {what}{more}"),
             paths,
             process: Process::caller(),
+            tools_below: self.agent.runs_its_tools(),
             ends_earlier: self.agent.may_leave_out_ends(),
         }))
     }

@@ -26,6 +26,18 @@ pub(crate) fn paths(text: &str) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn mutated_patches() {
+        let seeds =
+            ["*** Begin Patch\n*** Update File: a\n@@\n-x\n+y\n*** Move to: b c\n*** End Patch\n"];
+        let seeds = seeds.map(|text| text.as_bytes().to_vec());
+        chronicle_testing::fuzz::fuzz_all("patches", &seeds, 20_000, |input| {
+            let paths = paths(&String::from_utf8_lossy(input));
+            assert!(paths.iter().all(|path| !path.as_os_str().is_empty()));
+            !paths.is_empty()
+        });
+    }
+
     #[track_caller]
     fn check(text: &str, expected: &[&str]) {
         assert_eq!(paths(text), expected.iter().map(PathBuf::from).collect::<Vec<_>>());

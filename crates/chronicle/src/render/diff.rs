@@ -85,6 +85,8 @@ impl Row<'_> {
             words.push(format!("{} -> {}", self.before.kind, self.after.kind));
         } else if let Some(kind) = unusual_kind(self.before, self.after) {
             words.push(kind);
+        } else if self.before.secret || self.after.secret {
+            words.push(format!("secret, {} -> {}", bytes(self.before), bytes(self.after)));
         } else if self.binary {
             words.push(format!("binary, {} -> {}", bytes(self.before), bytes(self.after)));
         }
@@ -248,6 +250,7 @@ mod tests {
         EntryView {
             kind: kind.into(),
             hash: None,
+            secret: false,
             size: Some(10),
             mode: mode.map(Into::into),
             target: None,

@@ -252,6 +252,7 @@ pub(crate) mod tests {
         let entry = || EntryView {
             kind: "file".into(),
             hash: None,
+            secret: false,
             size: None,
             mode: None,
             target: None,

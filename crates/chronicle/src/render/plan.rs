@@ -28,6 +28,10 @@ pub(crate) fn plan(plan: &PlanView, paint: Paint) -> String {
         );
         row(&mut text, "note", Style::Warning, &words, paint);
     }
+    for path in &plan.runs_by_itself {
+        let words = format!("{} comes back, and tools run it by themselves", printable(path));
+        row(&mut text, "note", Style::Warning, &words, paint);
+    }
     text
 }
 
@@ -163,7 +167,15 @@ pub(crate) mod tests {
 
     fn file(kind: &str) -> EntryView {
         let size = (kind == "file").then_some(2048);
-        EntryView { kind: kind.into(), hash: None, size, mode: None, target: None, why: None }
+        EntryView {
+            kind: kind.into(),
+            hash: None,
+            secret: false,
+            size,
+            mode: None,
+            target: None,
+            why: None,
+        }
     }
 
     fn step(path: &str, now: &str, then: &str) -> PlanStep {
@@ -188,6 +200,7 @@ pub(crate) mod tests {
             authors: Vec::new(),
             moves_head: false,
             stale_output: Vec::new(),
+            runs_by_itself: Vec::new(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use chronicle_core::{DiffChange, Status};
+use chronicle_core::{DiffChange, Status, WitnessView};
 
 use super::diff::{Row, rows};
 use super::log::turn_words;
@@ -109,6 +109,13 @@ fn notices(status: &Status, now: i64) -> Vec<String> {
     for pending in &status.pending_config {
         notices.push(format!("waits for chronicle config accept: {}", printable(pending)));
     }
+    if let Some(why) = &status.head_problem {
+        notices.push(format!("the newest history is not signed: {}", printable(why)));
+    }
+    let lacks = |view: &&WitnessView| view.problem.is_some() || view.size < status.signed_size;
+    for view in status.witnesses.iter().filter(lacks) {
+        notices.push(format!("witness {}", witness(view)));
+    }
     if !status.filtered.is_empty() {
         notices.push(format!("kept out: {}", listed(&status.filtered)));
     }
@@ -116,6 +123,17 @@ fn notices(status: &Status, now: i64) -> Vec<String> {
         notices.push(format!("protects too: {}", listed(&status.roots)));
     }
     notices
+}
+
+/// `file /x: has seen 12 records, 3 are newer`.
+pub(crate) fn witness(view: &WitnessView) -> String {
+    let seen = match (view.size, view.behind) {
+        (0, _) => "has seen nothing yet".to_owned(),
+        (size, 0) => format!("has seen all {}", count(size, "record")),
+        (size, newer) => format!("has seen {}, {newer} are newer", count(size, "record")),
+    };
+    let problem: String = view.problem.iter().map(|why| format!("; {}", printable(why))).collect();
+    format!("{} {}: {seen}{problem}", view.kind, printable(&view.place))
 }
 
 /// The first few of a list.
@@ -168,6 +186,9 @@ mod tests {
             redoable: 0,
             pins: Vec::new(),
             roots: Vec::new(),
+            signed_size: 0,
+            head_problem: None,
+            witnesses: Vec::new(),
         }
     }
 

@@ -11,9 +11,9 @@ mod project;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use chronicle_testing::clients::{Client, Desk, Scope};
+use chronicle_testing::clients::{Action, Client, Desk, Ended, Scope};
 use chronicle_testing::env::Env;
-use chronicle_testing::model::{Call, Model, PLAN, Reply, Script, Turn};
+use chronicle_testing::model::{Call, Exchange, Model, PLAN, Reply, Script, Turn};
 use chronicle_testing::shared::skip;
 use chronicle_testing::tree::{Options, Tree, describe_with, differences};
 use serde_json::{Value, json};
@@ -33,6 +33,16 @@ macro_rules! client_tests {
             #[test]
             fn a_turn_is_taken_back_whole_and_in_part() {
                 hooks_protect(Client::$variant, Scope::User);
+            }
+
+            #[test]
+            fn is_told_what_was_taken_back() {
+                news_arrive(Client::$variant);
+            }
+
+            #[test]
+            fn is_told_also_in_the_middle_of_a_turn() {
+                news_arrive_within(Client::$variant);
             }
 
             #[test]
@@ -106,6 +116,99 @@ fn roll_that_back_is_answered_through_mcp() {
     let second = desk.run_with("Roll that back.", &[&more[..], &["--continue"]].concat());
     let left = before.differences(&env);
     assert_eq!(left, "", "{}\n{}", second.output, model.transcript());
+}
+
+/// The person takes a turn back, and goes on with the same conversation: the model reads of it in the
+/// very next request, once.
+fn news_arrive(client: Client) {
+    let program = match client.find() {
+        Ok(program) => program,
+        Err(why) => return skip(&format!("{} client", client.name()), &why),
+    };
+    let env = Env::new(env!("CARGO_BIN_EXE_chronicle"));
+    let project = env.workspace();
+    project::make(&project);
+    let wreck = format!("cd '{}' && rm -rf doomed", project.display());
+    let turn =
+        |prompt: &str, steps| Turn { prompt: prompt.to_owned(), steps, ending: ENDING.to_owned() };
+    // The news repeat the prompt's first line, so the script must know the prompt by its second.
+    let (key, second, third) = ("The doomed can go.", "And what is next?", "Anything else?");
+    let first = format!("Tidy up, please.\n{key}");
+    let model = Model::start(Script {
+        turns: vec![
+            turn(key, vec![vec![client.call(Action::Shell(&wreck), &project)]]),
+            turn(second, Vec::new()),
+            turn(third, Vec::new()),
+        ],
+    });
+    let desk = Desk { program: &program, home: env.base(), project: &project, model: &model };
+    desk.settle_in();
+    env.ok(&["install", client.name(), "--user"]);
+    let ran = desk.run(&first);
+    let story = |ran: &Ended| format!("{}\n{}", ran.output, model.transcript());
+    assert!(!project.join("doomed").exists(), "{}", story(&ran));
+    env.ok(&["rewind", "before:turn:1", "--yes"]);
+    assert!(project.join("doomed/tracked.txt").exists());
+    let go_on = |prompt: &str| {
+        let before = model.exchanges().len();
+        let ran = desk.go_on(prompt);
+        let answered = |exchange: &Exchange| {
+            exchange.reply == Some(Reply::Text(ENDING.to_owned())) && !exchange.tools.is_empty()
+        };
+        let newest = model.exchanges().split_off(before).into_iter().rfind(answered);
+        let asked = newest.unwrap_or_else(|| panic!("nothing was asked: {}", story(&ran))).body;
+        let asked = asked.to_string();
+        assert!(asked.contains(key) && asked.contains(prompt), "another one: {}", story(&ran));
+        (asked.matches("work of this conversation was taken back").count(), asked)
+    };
+    let (told, asked) = go_on(second);
+    assert_eq!(told, 1, "{asked}");
+    for word in ["rewind: to just before turn 1", "doomed/tracked.txt", "read them again"] {
+        assert!(asked.contains(word), "{word} is not in {asked}");
+    }
+    // Some keep what they were told with the conversation; nobody is told twice.
+    let (told, asked) = go_on(third);
+    assert!(told <= 1, "{asked}");
+}
+
+/// A turn takes back its own beginning: what the hook of the next tool says reaches the model before the
+/// turn ends.
+fn news_arrive_within(client: Client) {
+    let program = match client.find() {
+        Ok(program) => program,
+        Err(why) => return skip(&format!("{} client", client.name()), &why),
+    };
+    let env = Env::new(env!("CARGO_BIN_EXE_chronicle"));
+    let project = env.workspace();
+    project::make(&project);
+    let script = env.base().join("take-back.sh");
+    let take_back = format!(
+        "export CHRONICLE_HOME='{home}'\n'{program}' undo --dry-run --json > '{plan}' || exit 1\n\
+         id=$(sed 's/.*\"plan_id\": *\"\\([^\"]*\\)\".*/\\1/' '{plan}' | head -1)\n\
+         '{program}' undo --plan \"$id\" --yes\n",
+        home = env.home().display(),
+        program = env.binary().display(),
+        plan = env.base().join("plan.json").display(),
+    );
+    fs::write(&script, take_back).unwrap();
+    let shell = |command: &str| {
+        let command = format!("cd '{}' && {command}", project.display());
+        vec![client.call(Action::Shell(&command), &project)]
+    };
+    let steps =
+        vec![shell("rm -rf doomed"), shell(&format!("sh '{}'", script.display())), shell("true")];
+    let turn = Turn { prompt: PROMPT.to_owned(), steps, ending: ENDING.to_owned() };
+    let model = Model::start(Script { turns: vec![turn] });
+    let desk = Desk { program: &program, home: env.base(), project: &project, model: &model };
+    desk.settle_in();
+    env.ok(&["install", client.name(), "--user"]);
+    let ran = desk.run(PROMPT);
+    let story = format!("{}\n{}", ran.output, model.transcript());
+    assert!(project.join("doomed/tracked.txt").exists(), "{story}");
+    let last = model.exchanges().into_iter().rfind(|exchange| !exchange.tools.is_empty());
+    let asked = last.expect("something was asked").body.to_string();
+    let words = "work of this conversation was taken back";
+    assert_eq!(asked.matches(words).count(), 1, "{asked}\n{story}");
 }
 
 /// A turn that was played, and the project before and after it.

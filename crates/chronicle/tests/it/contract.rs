@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::support::Cli;
 
 /// Every verb that needs a workspace, in its shortest form.
-const NEED_A_WORKSPACE: [&[&str]; 24] = [
+const NEED_A_WORKSPACE: [&[&str]; 25] = [
     &["status"],
     &["snapshot", "--action", "write_file", "--path", "a"],
     &["settle"],
@@ -25,6 +25,7 @@ const NEED_A_WORKSPACE: [&[&str]; 24] = [
     &["cat", "a"],
     &["grep", "a"],
     &["pin", "start", "name"],
+    &["forget", "a"],
     &["verify"],
     &["config", "show"],
     &["config", "accept"],

@@ -12,11 +12,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use chronicle_core::{ContentStorage, LocalStore, ObjectId};
+use chronicle_core::{ContentStorage, Home, LocalStore, ObjectId, Workspace};
 use chronicle_testing::env::Env;
 use chronicle_testing::shared::setting;
 use chronicle_testing::tree::{Tree, describe, differences};
 
+use crate::scenes::change_kinds;
 use crate::terminal::Terminal;
 
 macro_rules! crash_tests {
@@ -59,6 +60,12 @@ fn no_failpoint_lacks_a_test() {
     let mut covered = COVERED.to_vec();
     covered.push("store_after_index_removal");
     covered.extend(PURGE);
+    // See `retention::a_prune_that_dies_leaves_all_or_nothing`.
+    covered.extend(["prune_before_commit", "prune_after_commit", "gc_before_commit"]);
+    // See `doctor::a_doctor_that_dies_is_followed_by_another`.
+    covered.extend(["doctor_before_swap", "doctor_in_swap"]);
+    // See `forget::a_forget_that_dies_leaves_all_or_nothing`.
+    covered.extend(["forget_before_commit", "forget_after_commit"]);
     listed.sort_unstable();
     covered.sort_unstable();
     assert_eq!(covered, listed);
@@ -227,16 +234,9 @@ fn wreck(env: &Env) {
     for number in 10..40 {
         env.write(format!("f{number}"), format!("other {number}\n"));
     }
-    env.write("new/dir/file", "new\n");
     env.write("large", large(2));
     fs::rename(env.path("f3"), env.path("moved")).unwrap();
-    fs::rename(env.path("deep"), env.path("shallow")).unwrap();
-    fs::remove_dir(env.path("empty")).unwrap();
-    env.write("empty", "a file now\n");
-    fs::remove_file(env.path("link")).unwrap();
-    fs::create_dir(env.path("link")).unwrap();
-    fs::remove_file(env.path("f2-too")).unwrap();
-    fs::set_permissions(env.path("script"), fs::Permissions::from_mode(0o600)).unwrap();
+    change_kinds(env);
 }
 
 fn prepare_init(env: &Env) -> Vec<Tree> {
@@ -353,4 +353,26 @@ fn a_kill_at_any_time_leaves_before_or_after() {
         must_be_one_of(&env, &allowed, &format!("kill {kill} of {kills}"));
     }
     env.ok(&["verify", "--deep"]);
+}
+
+/// A workspace that was open while another process died in the middle of a rewind recorded the half
+/// of it as a person's work: only opening finished what was interrupted. Now taking the lock does.
+#[test]
+fn a_workspace_that_was_open_already_finishes_what_another_left() {
+    for point in ["rewind_after_commit_point", "rewind_after_step:5", "rewind_after_apply"] {
+        let env = Env::new(env!("CARGO_BIN_EXE_chronicle"));
+        let allowed = prepare_turn(&env);
+        let home = Home::at(&env.home());
+        let mut workspace = Workspace::open(&home, &env.workspace()).unwrap();
+        let ran = env.run_with(REWIND, |command| {
+            command.env("CHRONICLE_FAILPOINT", point);
+        });
+        assert!(ran.was_killed(), "{}", ran.story());
+        let settled = workspace.settle().unwrap();
+        must_be_one_of(&env, &allowed[..1], point);
+        assert_eq!(settled.changes, 0, "{point}: half of a rewind was recorded as work");
+        env.ok(REDO);
+        must_be_one_of(&env, &allowed[1..], point);
+        env.ok(&["verify", "--deep"]);
+    }
 }

@@ -105,6 +105,7 @@ fn a_capture_on_a_full_disk_fails_loudly_and_loses_nothing() {
     let env = world();
     fs::create_dir(env.home()).unwrap();
     let _mounted = Mounted::new(&env.home(), "24m");
+    fs::write(env.home().join("config.toml"), "budget = \"20 MiB\"\n").unwrap();
     env.write("file", "text\n");
     env.ok(&["init"]);
     let then = describe(&env.workspace());

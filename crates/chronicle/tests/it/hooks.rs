@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{Cli, Done, done};
 
 /// A conversation with an agent, as its hooks tell of it.
-struct Talk<'c> {
+pub(crate) struct Talk<'c> {
     cli: &'c Cli,
     agent: &'static str,
     session: &'static str,
@@ -17,15 +17,15 @@ struct Talk<'c> {
 }
 
 impl<'c> Talk<'c> {
-    fn new(cli: &'c Cli, agent: &'static str, session: &'static str) -> Self {
+    pub(crate) fn new(cli: &'c Cli, agent: &'static str, session: &'static str) -> Self {
         Self { cli, agent, session, options: Vec::new() }
     }
 
-    fn strict(cli: &'c Cli, agent: &'static str) -> Self {
+    pub(crate) fn strict(cli: &'c Cli, agent: &'static str) -> Self {
         Self { options: vec!["--strict"], ..Self::new(cli, agent, "s") }
     }
 
-    fn raw(&self, text: &str) -> Done {
+    pub(crate) fn raw(&self, text: &str) -> Done {
         let words = ["hook", self.agent].into_iter().chain(self.options.iter().copied());
         let mut child = self
             .cli
@@ -42,7 +42,7 @@ impl<'c> Talk<'c> {
         done(child.wait_with_output().expect("the hook ends"))
     }
 
-    fn send(&self, event: &str, more: Value) -> Done {
+    pub(crate) fn send(&self, event: &str, more: Value) -> Done {
         let mut value = json!({
             "session_id": self.session, "cwd": self.cli.root(), "hook_event_name": event,
         });
@@ -52,29 +52,29 @@ impl<'c> Talk<'c> {
     }
 
     #[track_caller]
-    fn quiet(&self, event: &str, more: Value) {
+    pub(crate) fn quiet(&self, event: &str, more: Value) {
         let said = self.send(event, more).ok();
         assert_eq!((&said.stdout[..], &said.stderr[..]), ("", ""), "{event}");
     }
 
     #[track_caller]
-    fn prompt(&self, key: &str) {
+    pub(crate) fn prompt(&self, key: &str) {
         self.quiet("UserPromptSubmit", json!({"prompt": format!("do {key}"), "prompt_id": key}));
     }
 
     #[track_caller]
-    fn before(&self, tool: &str, id: &str, input: Value) {
+    pub(crate) fn before(&self, tool: &str, id: &str, input: Value) {
         self.quiet("PreToolUse", call(tool, id, input));
     }
 
     #[track_caller]
-    fn after(&self, tool: &str, id: &str, input: Value) {
+    pub(crate) fn after(&self, tool: &str, id: &str, input: Value) {
         self.quiet("PostToolUse", call(tool, id, input));
     }
 
     /// A whole call of a shell, with what it does.
     #[track_caller]
-    fn shell(&self, id: &str, work: impl FnOnce()) {
+    pub(crate) fn shell(&self, id: &str, work: impl FnOnce()) {
         let input = json!({"command": format!("do {id}")});
         self.before("Bash", id, input.clone());
         work();
@@ -84,7 +84,7 @@ impl<'c> Talk<'c> {
 
     /// A whole call of an edit tool.
     #[track_caller]
-    fn edit(&self, id: &str, path: &str, content: &str) {
+    pub(crate) fn edit(&self, id: &str, path: &str, content: &str) {
         let input = json!({"file_path": self.cli.root().join(path)});
         self.before("Edit", id, input.clone());
         self.cli.write(path, content);
@@ -93,19 +93,19 @@ impl<'c> Talk<'c> {
     }
 
     #[track_caller]
-    fn batch(&self) {
+    pub(crate) fn batch(&self) {
         if self.agent == "claude-code" {
             self.quiet("PostToolBatch", json!({"tool_calls": []}));
         }
     }
 
     #[track_caller]
-    fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.quiet("Stop", json!({}));
     }
 }
 
-fn call(tool: &str, id: &str, input: Value) -> Value {
+pub(crate) fn call(tool: &str, id: &str, input: Value) -> Value {
     json!({"tool_name": tool, "tool_use_id": id, "tool_input": input})
 }
 
@@ -128,7 +128,7 @@ fn author(cli: &Cli, path: &str) -> (String, String) {
 }
 
 #[track_caller]
-fn check_author(cli: &Cli, path: &str, expected: &str, evidence: &str) {
+pub(crate) fn check_author(cli: &Cli, path: &str, expected: &str, evidence: &str) {
     assert_eq!(author(cli, path), (expected.to_owned(), evidence.to_owned()), "{path}");
 }
 
@@ -595,59 +595,4 @@ fn off_the_record_a_hook_says_nothing_and_writes_nothing() {
     let said = done(command.env("CHRONICLE", "off").output().expect("start")).ok();
     assert_eq!(said.stdout, "{}\n");
     assert_eq!(cli.call(["log", "--json"]).ok().stdout, before);
-}
-
-fn git(cli: &Cli, words: &[&str]) -> String {
-    let output = std::process::Command::new("git")
-        .args(["-c", "user.name=me", "-c", "user.email=me@example.org"])
-        .args(["-c", "init.defaultBranch=main", "-c", "advice.detachedHead=false"])
-        .args(words)
-        .current_dir(cli.root())
-        .env("HOME", cli.root())
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .output()
-        .expect("git is there");
-    assert!(output.status.success(), "git {words:?}: {output:?}");
-    String::from_utf8(output.stdout).expect("text").trim().to_owned()
-}
-
-#[test]
-fn git_inside_a_call_goes_back_and_a_persons_between_turns_stays() {
-    let cli = Cli::new();
-    cli.write("a", "1\n");
-    cli.write("b", "1\n");
-    git(&cli, &["init", "-q"]);
-    git(&cli, &["add", "-A"]);
-    git(&cli, &["commit", "-qm", "first"]);
-    cli.call(["init"]).ok();
-    let head = git(&cli, &["rev-parse", "HEAD"]);
-    let talk = Talk::new(&cli, "claude-code", "s");
-    talk.prompt("k1");
-    talk.edit("c1", "a", "2\n");
-    talk.stop();
-    // The person puts everything away and takes it out again, with work of their own.
-    cli.write("b", "mine\n");
-    git(&cli, &["stash", "-q"]);
-    talk.prompt("k2");
-    talk.stop();
-    git(&cli, &["stash", "pop", "-q"]);
-    talk.prompt("k3");
-    talk.shell("c2", || {
-        git(&cli, &["checkout", "-qb", "feature"]);
-        git(&cli, &["commit", "-qam", "everything"]);
-        git(&cli, &["reset", "-q", "--hard", "HEAD~1"]);
-    });
-    talk.stop();
-    assert_eq!(cli.read("b").as_deref(), Some("1\n"), "the agent's reset took it");
-    // The person's stash touched the same paths a moment ago, so only the person can say whose it is.
-    cli.call(["undo", "turn:3", "--yes"]).exits(4);
-    cli.call(["undo", "turn:3", "--shared", "take", "--yes"]).ok();
-    assert_eq!(git(&cli, &["symbolic-ref", "HEAD"]), "refs/heads/main");
-    assert_eq!(git(&cli, &["rev-parse", "HEAD"]), head);
-    let read = |name: &str| cli.read(name).expect("it is back");
-    assert_eq!((&read("a")[..], &read("b")[..]), ("2\n", "mine\n"));
-    // What came back by the stash has its author again, so that it goes with its session's work.
-    cli.call(["rewind", "before:turn:1", "--git", "keep", "--yes"]).ok();
-    assert_eq!((&read("a")[..], &read("b")[..]), ("1\n", "mine\n"));
-    git(&cli, &["fsck", "--strict"]);
 }

@@ -130,3 +130,79 @@ fn bad_addresses_and_sessions_are_refused() {
     assert_eq!(reserved.error()["code"], "usage");
     cli.call(["mcp", "--http", "localhost"]).exits(2);
 }
+
+/// Frames that no client sends: each is answered or passed over, and the server goes on.
+#[test]
+fn mutated_frames_do_not_bring_the_server_down() {
+    let cli = Cli::adopted(&[("a.txt", "one\n")]);
+    cli.turn("s", "edit", || cli.write("a.txt", "two\n"));
+    let frame = |method: &str, params: Value| {
+        json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string()
+    };
+    let call = |name: &str, arguments: Value| {
+        frame("tools/call", json!({ "name": name, "arguments": arguments }))
+    };
+    let seeds = [
+        frame("tools/list", json!({})),
+        frame("ping", json!({})),
+        call("log", json!({ "limit": 3 })),
+        call("cat", json!({ "path": "a.txt", "at": "turn:1" })),
+        call("diff", json!({ "from": "start", "paths": ["a.txt"] })),
+        call("undo", json!({ "what": "turn:1", "dry_run": true })),
+    ];
+    let seeds = seeds.map(String::into_bytes);
+    let mut dice = chronicle_testing::dice::Dice::new(3);
+    let frames = chronicle_testing::shared::setting("CHRONICLE_FUZZ", 1) * 300;
+    let mut agent = Agent::start(&cli, &[]);
+    let mut stdin = agent.stdin.take().expect("not hung up");
+    let writer = std::thread::spawn(move || {
+        for _ in 0..frames {
+            let mut line = chronicle_testing::fuzz::mutated(&seeds, &mut dice);
+            line.push(b'\n');
+            stdin.write_all(&line).expect("the server listens");
+        }
+        writeln!(stdin, "{}", json!({ "jsonrpc": "2.0", "id": "last", "method": "ping" }))
+            .expect("the server listens");
+        stdin
+    });
+    let mut answered = 0;
+    loop {
+        let mut line = String::new();
+        let read = agent.stdout.read_line(&mut line).expect("answers are text");
+        assert!(read > 0, "it went away after {answered} answers");
+        let answer: Value = serde_json::from_str(&line).expect("one message per line");
+        if answer["id"] == "last" {
+            break;
+        }
+        answered += 1;
+    }
+    assert!(answered > 5, "only {answered} of {frames} frames were answered");
+    agent.stdin = Some(writer.join().expect("the writer ends"));
+    let (status, said) = agent.hang_up();
+    assert!(status == 0 && !said.contains("panicked"), "{status}: {said}");
+}
+
+#[test]
+fn a_model_never_gets_a_secret() {
+    let cli = Cli::adopted(&[(".env", "TOKEN=old-word\n"), ("a", "1\n")]);
+    cli.turn("s", "change it", || cli.write(".env", "TOKEN=new-word\n"));
+    let mut agent = Agent::start(&cli, &["--session", "s"]);
+    for (tool, arguments) in [
+        ("read_version", json!({ "path": ".env" })),
+        ("read_version", json!({ "path": ".env", "at": "start" })),
+        ("diff", json!({ "from": "start", "patch": true })),
+        ("grep", json!({ "pattern": "TOKEN" })),
+        ("preview", json!({ "action": "undo", "target": "turn:1" })),
+        ("file_history", json!({ "path": ".env" })),
+    ] {
+        let answer = agent.call(tool, arguments).to_string();
+        assert!(!answer.contains("-word"), "{tool}: {answer}");
+        if tool == "read_version" {
+            assert!(answer.contains("is secret and is not shown here"), "{answer}");
+        }
+        if tool == "diff" {
+            assert!(answer.contains("Secret content is not shown"), "{answer}");
+        }
+    }
+    agent.hang_up();
+}

@@ -247,3 +247,46 @@ fn what_gave_way_is_not_listed_as_shared() {
     cli.call(replaced).ok();
     assert_eq!(cli.read("a.txt").as_deref(), Some("one\n"));
 }
+
+/// An agent renamed a file, a rewind put it back, a person edited it there, and a redo stopped with a
+/// conflict: the rewind's own record did not say that it had moved the file.
+#[test]
+fn a_redo_follows_what_a_rewind_moved_back() {
+    let cli = Cli::adopted(&[("a.txt", &lines(&[])), ("d/x", &lines(&[])), ("d/y", "y\n")]);
+    cli.turn("A", "rename", || {
+        let root = cli.root();
+        std::fs::rename(root.join("a.txt"), root.join("b.txt")).expect("rename");
+        cli.write("b.txt", &lines(&[(2, "agent")]));
+        std::fs::rename(root.join("d"), root.join("e")).expect("rename");
+    });
+    cli.call(["undo"]).ok();
+    assert_eq!((cli.read("a.txt"), cli.read("b.txt")), (Some(lines(&[])), None));
+    let history = cli.call(["history", "a.txt"]).ok().stdout;
+    assert!(history.contains("b.txt"), "{history}");
+    cli.write("a.txt", &lines(&[(15, "person")]));
+    cli.write("d/x", &lines(&[(15, "person")]));
+    cli.write("d/new", "person\n");
+    let done = cli.call(["redo"]).ok();
+    assert!(done.stdout.contains("merge    b.txt"), "{}", done.stdout);
+    let read = |name: &str| cli.read(name);
+    assert_eq!(
+        (read("a.txt"), read("b.txt")),
+        (None, Some(lines(&[(2, "agent"), (15, "person")])))
+    );
+    assert_eq!((read("d/x"), read("e/x")), (None, Some(lines(&[(15, "person")]))));
+    assert_eq!((read("d/new"), read("e/new").as_deref()), (None, Some("person\n")));
+    assert_eq!(read("e/y").as_deref(), Some("y\n"));
+    // And back once more: what the redo moved is followed too.
+    cli.write("b.txt", &lines(&[(2, "agent"), (10, "more"), (15, "person")]));
+    cli.call(["undo", "turn:1"]).ok();
+    assert_eq!(
+        (read("a.txt"), read("b.txt")),
+        (Some(lines(&[(10, "more"), (15, "person")])), None)
+    );
+    assert_eq!(
+        (read("d/x"), read("d/new").as_deref()),
+        (Some(lines(&[(15, "person")])), Some("person\n"))
+    );
+    assert!(!cli.root().join("e").exists());
+    cli.call(["verify"]).ok();
+}

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::Cli;
 
-fn until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
         if let Some(found) = probe() {
@@ -22,7 +22,7 @@ fn until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Starts a watcher in the background and waits until it answers; its process.
-fn start(cli: &Cli) -> Pid {
+pub(crate) fn start(cli: &Cli) -> Pid {
     cli.call(["watch"]).ok();
     let process = until("a watcher that answers", || {
         let said = cli.call(["watch", "--json"]).ok().json();
@@ -38,7 +38,7 @@ fn settle(cli: &Cli) -> (bool, u64) {
 }
 
 /// Settles until the watcher tells where to look.
-fn follow(cli: &Cli) {
+pub(crate) fn follow(cli: &Cli) {
     until("a look through the watcher", || settle(cli).0.then_some(()));
 }
 
@@ -47,7 +47,7 @@ fn is_alive(process: Pid) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-fn stop(cli: &Cli, process: Pid) {
+pub(crate) fn stop(cli: &Cli, process: Pid) {
     let _ = kill_process(process, Signal::TERM);
     until("the watcher ends", || (!is_alive(process)).then_some(()));
     let _ = cli;
@@ -228,5 +228,42 @@ fn rules_that_change_cost_a_full_look() {
     follow(&cli);
     cli.write("a.log", "2");
     assert_eq!(settle(&cli), (true, 1));
+    stop(&cli, process);
+}
+
+/// A watcher that knew a worktree as a part of the project went on telling of it after it had become a
+/// workspace of its own. It was recorded twice; and where a look was told of nothing else, the root
+/// itself seemed to be new, because nothing had been loaded of it.
+#[test]
+fn a_worktree_that_somebody_adopts_is_left_out_beside_a_watcher() {
+    let cli = Cli::new();
+    cli.write("a", "1");
+    let git = |words: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.args(["-c", "user.name=me", "-c", "user.email=me@example.org"]).args(words);
+        command.current_dir(cli.root()).env("HOME", cli.root()).env("GIT_CONFIG_NOSYSTEM", "1");
+        assert!(command.status().expect("git is there").success(), "{words:?}");
+    };
+    git(&["init", "-q"]);
+    git(&["add", "-A"]);
+    git(&["commit", "-qm", "first"]);
+    git(&["worktree", "add", "-q", "-b", "side", "t/side"]);
+    cli.call(["init"]).ok();
+    let process = start(&cli);
+    follow(&cli);
+    cli.call(["init", "t/side"]).ok();
+    let mut seen = Vec::new();
+    for round in 0..3 {
+        cli.write("t/side/b", &format!("round {round}"));
+        seen.push(settle(&cli));
+    }
+    // The first look sees that the worktree is left out from now on.
+    assert_eq!(seen.iter().map(|(_, changes)| changes).sum::<u64>(), 1, "{seen:?}");
+    assert!(seen[2].0, "{seen:?}");
+    cli.write("t/side/b", "round 3");
+    cli.write("t/c", "mine");
+    assert_eq!(settle(&cli).1, 1);
+    let log = cli.call(["log", "--path", "t/side/b"]);
+    assert!(!log.stdout.contains("t/side/b"), "{}", log.stdout);
     stop(&cli, process);
 }

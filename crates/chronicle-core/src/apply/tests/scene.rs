@@ -14,6 +14,7 @@ use crate::entry::{File, Meta, Special, SpecialKind, Symlink};
 use crate::fs::Root;
 use crate::id::{ObjectId, Time};
 use crate::known::{Part, Signature};
+use crate::secret::Secrets;
 use crate::store::MemoryStore;
 
 /// Everything that stands in a workspace.
@@ -148,7 +149,7 @@ impl Scene {
             self.store.put(&object, &content).unwrap();
             let link = (found.nlink() > 1).then(|| LinkGroup(found.ino().to_le_bytes()));
             let sparse = found.blocks() * 512 < found.len() / 4096 * 4096;
-            Entry::File(File { object, size: found.len(), sparse, link, meta })
+            Entry::File(File { object, secret: false, size: found.len(), sparse, link, meta })
         } else if kind.is_dir() {
             Entry::Directory(meta)
         } else if kind.is_symlink() {
@@ -192,7 +193,8 @@ impl Scene {
                 links.entry(group).or_default().push(path.clone());
             }
         }
-        Work { id: PlanId::new(Time(1)), moves: Vec::new(), tasks, links, touch: false }
+        let (id, secrets) = (PlanId::new(Time(1)), Secrets::default());
+        Work { id, moves: Vec::new(), tasks, links, touch: false, secrets }
     }
 
     pub(super) fn prepare(&self, work: &Work) -> Result<Prepared> {

@@ -60,7 +60,10 @@ export const Chronicle = async ({ client, directory, worktree }) => {
       o.parts.push({ id, sessionID, messageID: message.id, type: "text", text, synthetic: true })
     },
     "tool.execute.before": (i, o) => send("before", i.sessionID, i, { args: o.args }),
-    "tool.execute.after": (i, o) => send("after", i.sessionID, i, { title: o.title }),
+    "tool.execute.after": async (i, o) => {
+      const text = await send("after", i.sessionID, i, { title: o.title })
+      if (text && typeof o.output === "string") o.output += `\n\n${text}`
+    },
     event: async ({ event }) => {
       if (!told.includes(event.type)) return
       const { sessionID, info } = event.properties ?? {}

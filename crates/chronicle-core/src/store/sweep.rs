@@ -1,0 +1,138 @@
+//! Taking away what nothing needs any more, beside captures that go on.
+//!
+//! A capture holds the store's lock shared from its first question to its commit. A sweep takes it
+//! exclusively for one pack or one handful of files at a time, and asks again what is needed once
+//! it has it: whatever was committed in between is needed too.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::LocalStore;
+use super::files::{self, Lock};
+use super::pack::{Pack, tend_orphans};
+use crate::error::Result;
+use crate::id::ObjectId;
+
+/// Files of their own that go under one lock.
+const FILES_AT_ONCE: usize = 64;
+/// A pack is written anew once this share of it is not needed: one in five.
+const WASTE: u64 = 5;
+/// How long a sweep waits for captures to end before it leaves the rest for another time.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is needed.
+pub(crate) trait Needed {
+    /// Adds what was committed since the last time.
+    fn refresh(&mut self) -> Result<()>;
+
+    /// Whether anything needs an object.
+    fn contains(&self, id: &ObjectId) -> bool;
+}
+
+/// What a sweep did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Swept {
+    pub(crate) objects: u64,
+    pub(crate) bytes: u64,
+}
+
+impl LocalStore {
+    /// Takes away every object that is not needed, but for a little in packs that are mostly needed.
+    pub(crate) fn sweep(
+        &self,
+        needed: &mut dyn Needed,
+        progress: &dyn Fn(u64, u64),
+    ) -> Result<Swept> {
+        let directories = self.packs.directories();
+        files::discard_leftovers(&directories.temporary)?;
+        tend_orphans(directories, &self.secrets)?;
+        let mut swept = Swept::default();
+        let packs = self.wasteful_packs(needed)?;
+        let loose = self.loose.all()?;
+        let total = (packs.len() + loose.len()) as u64;
+        for (done, pack) in packs.iter().enumerate() {
+            progress(done as u64, total);
+            self.sweep_pack(pack, needed, &mut swept)?;
+        }
+        for (done, batch) in loose.chunks(FILES_AT_ONCE).enumerate() {
+            progress((packs.len() + done * FILES_AT_ONCE) as u64, total);
+            self.sweep_files(batch, needed, &mut swept)?;
+        }
+        progress(total, total);
+        self.packs.forget()?;
+        Ok(swept)
+    }
+
+    /// Takes some objects out of every place where they can lie, unless they are needed; says which
+    /// are gone.
+    pub(crate) fn take_out(
+        &self,
+        ids: &[ObjectId],
+        needed: &mut dyn Needed,
+    ) -> Result<Vec<ObjectId>> {
+        let directories = self.packs.directories();
+        let _lock = Lock::exclusive_within(&self.lock_path(), PATIENCE)?;
+        needed.refresh()?;
+        files::discard_leftovers(&directories.temporary)?;
+        tend_orphans(directories, &self.secrets)?;
+        let gone: Vec<_> = ids.iter().copied().filter(|id| !needed.contains(id)).collect();
+        gone.iter().try_for_each(|id| self.loose.delete(id))?;
+        for id in &gone {
+            files::remove(&self.aside().join(id.hex()))?;
+        }
+        self.packs.delete(&gone.iter().copied().collect())?;
+        Ok(gone)
+    }
+
+    /// The packs with enough in them that nothing needs; those that give the most for the least
+    /// writing first, since there may be no room for more.
+    fn wasteful_packs(&self, needed: &dyn Needed) -> Result<Vec<Arc<Pack>>> {
+        let mut packs = Vec::new();
+        for pack in self.packs.list_again()?.iter() {
+            let (mut wanted, mut waste) = (0, 0);
+            for (id, location) in pack.objects()? {
+                let length = u64::from(location.length);
+                *if needed.contains(&id) { &mut wanted } else { &mut waste } += length;
+            }
+            if waste > 0 && waste * WASTE >= wanted + waste {
+                packs.push((wanted, Arc::clone(pack)));
+            }
+        }
+        packs.sort_by_key(|(wanted, _)| *wanted);
+        Ok(packs.into_iter().map(|(_, pack)| pack).collect())
+    }
+
+    fn sweep_pack(&self, pack: &Pack, needed: &mut dyn Needed, swept: &mut Swept) -> Result<()> {
+        let _lock = Lock::exclusive_within(&self.lock_path(), PATIENCE)?;
+        needed.refresh()?;
+        let objects = pack.objects()?;
+        let unneeded = objects.iter().filter(|(id, _)| !needed.contains(id));
+        let gone: HashSet<ObjectId> = unneeded.map(|(id, _)| *id).collect();
+        let Some(first) = gone.iter().next() else { return Ok(()) };
+        pack.rewrite_without(&gone, self.packs.directories(), first)?;
+        swept.objects += gone.len() as u64;
+        let lengths = objects.iter().filter(|(id, _)| gone.contains(id));
+        swept.bytes += lengths.map(|(_, location)| u64::from(location.length)).sum::<u64>();
+        Ok(())
+    }
+
+    fn sweep_files(
+        &self,
+        batch: &[(ObjectId, u64)],
+        needed: &mut dyn Needed,
+        swept: &mut Swept,
+    ) -> Result<()> {
+        if batch.iter().all(|(id, _)| needed.contains(id)) {
+            return Ok(());
+        }
+        let _lock = Lock::exclusive_within(&self.lock_path(), PATIENCE)?;
+        needed.refresh()?;
+        for (id, bytes) in batch.iter().filter(|(id, _)| !needed.contains(id)) {
+            self.loose.delete(id)?;
+            swept.objects += 1;
+            swept.bytes += bytes;
+        }
+        Ok(())
+    }
+}

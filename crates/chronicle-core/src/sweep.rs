@@ -1,0 +1,199 @@
+//! Garbage collection: which content any workspace of a home still needs, and taking the rest away.
+
+use std::collections::HashSet;
+
+use crate::catalog::{Catalog, LocalState, Log};
+use crate::codec;
+use crate::entry::Change;
+use crate::error::{Context, Error, Result};
+use crate::home::Home;
+use crate::id::{ObjectId, Seq, WorkspaceId};
+use crate::record::{Kind, Sealed};
+use crate::store::{LocalStore, Needed};
+use crate::view::{GcReport, SCHEMA};
+
+impl Home {
+    /// Takes away all content that no record and no known state of any workspace names.
+    ///
+    /// Safe beside captures and rewinds. A workspace whose history cannot be read stops it before
+    /// anything is taken away, and so does a home without any: then nobody knows what is needed.
+    pub fn collect_garbage(&self, progress: &dyn Fn(u64, u64)) -> Result<GcReport> {
+        self.finish_forgetting()?;
+        let mut needed = Everything::read(self)?;
+        let store = LocalStore::open_with(&self.store(), self.secrets())?;
+        let swept = store.sweep(&mut needed, progress)?;
+        let rows = needed.sweep_rows()?;
+        Ok(GcReport {
+            schema: SCHEMA,
+            objects_kept: needed.objects.len() as u64,
+            objects_gone: swept.objects + rows.0,
+            freed_bytes: swept.bytes + rows.1,
+        })
+    }
+
+    /// Takes away the content that a forget left behind, from every place where it can lie.
+    ///
+    /// Content that somebody has taken in again since is needed, and stays.
+    pub(crate) fn finish_forgetting(&self) -> Result<()> {
+        let mut names = Vec::new();
+        let mut unfinished = false;
+        for catalog in self.catalogs()? {
+            if let Some(more) = catalog.forgetting()? {
+                names.extend(more);
+                unfinished = true;
+            }
+        }
+        if !unfinished {
+            return Ok(());
+        }
+        let mut needed = Everything::read(self)?;
+        let store = LocalStore::open_with(&self.store(), self.secrets())?;
+        let gone = store.take_out(&names, &mut needed)?;
+        for (catalog, _) in &mut needed.catalogs {
+            let holds = |id: &ObjectId| catalog.has_object(id);
+            let mut concerned = catalog.forgetting()?.is_some();
+            for id in &gone {
+                concerned |= holds(id)?;
+            }
+            if concerned {
+                // A damaged catalog that was put aside may hold what goes.
+                catalog.drop_damaged()?;
+                catalog.scrub(&gone)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The other workspaces whose history or known state names one of these, in words.
+    pub(crate) fn workspaces_needing(
+        &self,
+        wanted: &HashSet<ObjectId>,
+        but: WorkspaceId,
+    ) -> Result<Vec<String>> {
+        let roots = self.all()?;
+        let mut needing = Vec::new();
+        for catalog in self.catalogs()? {
+            let id = catalog.workspace()?;
+            if id == but {
+                continue;
+            }
+            let mut objects = HashSet::new();
+            add_known(&catalog, &mut objects)?;
+            add_records(&catalog, Seq(0), &mut objects)?;
+            if !objects.is_disjoint(wanted) {
+                let root = roots.iter().find(|adopted| adopted.id == id);
+                needing.push(root.map_or_else(|| id.hex(), |a| a.root.display().to_string()));
+            }
+        }
+        Ok(needing)
+    }
+
+    /// The catalogs of all workspaces, also of those whose directory is gone.
+    fn catalogs(&self) -> Result<Vec<Catalog>> {
+        let directory = self.path().join("workspaces");
+        let mut catalogs = Vec::new();
+        for entry in std::fs::read_dir(&directory).at("list", &directory)? {
+            let path = entry.at("list", &directory)?.path().join("catalog.db");
+            // A purge that was interrupted may have left a directory without one.
+            if path.exists() {
+                catalogs.push(Catalog::open(&path)?);
+            }
+        }
+        Ok(catalogs)
+    }
+}
+
+/// All content that the workspaces of a home need.
+struct Everything {
+    /// Each catalog, and how far its log was read.
+    catalogs: Vec<(Catalog, Seq)>,
+    objects: HashSet<ObjectId>,
+}
+
+impl Everything {
+    fn read(home: &Home) -> Result<Self> {
+        let catalogs: Vec<_> = home.catalogs()?.into_iter().map(|c| (c, Seq(0))).collect();
+        let mut needed = Self { catalogs, objects: HashSet::new() };
+        for (catalog, _) in &needed.catalogs {
+            add_known(catalog, &mut needed.objects)?;
+        }
+        needed.refresh()?;
+        if needed.catalogs.iter().all(|(_, seq)| *seq == Seq(0)) {
+            let why = "no workspace has a history: nothing tells what is needed".to_owned();
+            return Err(Error::Usage(format!(
+                "Cannot collect garbage in {}: {why}",
+                home.path().display()
+            )));
+        }
+        Ok(needed)
+    }
+
+    /// Takes small contents out of the catalogs: how many, and how many bytes.
+    fn sweep_rows(&mut self) -> Result<(u64, u64)> {
+        let (mut objects, mut bytes) = (0, 0);
+        for (catalog, seq) in &mut self.catalogs {
+            let needed = &mut self.objects;
+            let (more, length) = catalog.sweep_objects(&mut |catalog| {
+                *seq = add_records(catalog, *seq, needed)?;
+                Ok(needed.clone())
+            })?;
+            objects += more;
+            bytes += length;
+        }
+        Ok((objects, bytes))
+    }
+}
+
+impl Needed for Everything {
+    fn refresh(&mut self) -> Result<()> {
+        for (catalog, seq) in &mut self.catalogs {
+            *seq = add_records(catalog, *seq, &mut self.objects)?;
+        }
+        Ok(())
+    }
+
+    fn contains(&self, id: &ObjectId) -> bool {
+        self.objects.contains(id)
+    }
+}
+
+/// What stands in the workspace is the before of what comes next, whether or not a record still
+/// names it.
+fn add_known(catalog: &Catalog, objects: &mut HashSet<ObjectId>) -> Result<()> {
+    let table = catalog.known_table()?;
+    let directories: HashSet<_> = table.rows.keys().chain(table.newer.keys()).collect();
+    for path in directories {
+        let directory =
+            table.directory(path).map_err(|source| Error::Record { seq: Seq(0), source })?;
+        let own = directory.own.iter();
+        objects
+            .extend(directory.names.values().chain(own).filter_map(|known| known.entry.object()));
+    }
+    Ok(())
+}
+
+/// Adds what the records after a position name, and tells how far the log goes.
+fn add_records(catalog: &Catalog, mut after: Seq, objects: &mut HashSet<ObjectId>) -> Result<Seq> {
+    loop {
+        let records = catalog.read(after, 64)?;
+        let Some(last) = records.last() else { return Ok(after) };
+        after = last.seq;
+        for sealed in &records {
+            for change in changes(sealed)? {
+                objects.extend(change.before.object());
+                objects.extend(change.after.object());
+            }
+        }
+    }
+}
+
+/// The changes that a record has itself; what a prune took from it, the prune record has.
+fn changes(sealed: &Sealed) -> Result<Vec<Change>> {
+    // A forget's stand for those of other records, which name what they need themselves.
+    let forget = sealed.leaf.get(1) == Some(&codec::kind_number(Kind::Forget));
+    if sealed.leaf.is_empty() || sealed.body.is_empty() || forget {
+        return Ok(Vec::new());
+    }
+    let record = codec::open(&sealed.leaf, &sealed.body);
+    Ok(record.map_err(|source| Error::Record { seq: sealed.seq, source })?.changes)
+}

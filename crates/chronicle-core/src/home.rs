@@ -41,24 +41,25 @@ impl Home {
             } else {
                 std::env::current_dir().at("find", ".")?.join(path)
             };
-            return Ok(Self::keyed(path));
+            return Ok(Self::with_keys_from_env(path));
         }
         let home = var("HOME")
             .ok_or_else(|| Error::Usage("Neither CHRONICLE_HOME nor HOME is set".to_owned()))?;
-        Ok(Self::keyed(Path::new(&home).join(".chronicle")))
+        Ok(Self::with_keys_from_env(Path::new(&home).join(".chronicle")))
     }
 
-    /// A home with the keys that the environment names.
-    fn keyed(path: PathBuf) -> Self {
+    /// The home at a directory, with the keys that the environment names.
+    pub fn with_keys_from_env(path: PathBuf) -> Self {
         let home = Self { path, key: KeySource::from_env(), secrets: Secrets::default() };
         home.with_secret_key(KeySource::secret_from_env())
     }
 
     /// The home at a directory; heads are not signed until [`Home::signed_with`] says how, and
-    /// nothing counts as secret until [`Home::with_secret_key`] does.
+    /// nothing counts as secret until [`Home::with_secret_key`] does. Where secrets were sealed before,
+    /// they are not captured without it.
     pub fn at(directory: &Path) -> Self {
-        let (key, secrets) = (KeySource::None, Secrets::default());
-        Self { path: directory.to_owned(), key, secrets }
+        let secrets = Secrets::without_key(directory.join(SECRET_MARK));
+        Self { path: directory.to_owned(), key: KeySource::None, secrets }
     }
 
     /// The same home, whose heads are signed with this key.

@@ -73,9 +73,14 @@ impl Secrets {
         Self(Arc::new(Inner { source: Some(source), note: Some(note), ..Inner::default() }))
     }
 
+    /// Seals nothing, and takes nothing that should be sealed where a key's mark is noted.
+    pub(crate) fn without_key(note: PathBuf) -> Self {
+        Self(Arc::new(Inner { note: Some(note), ..Inner::default() }))
+    }
+
     /// Whether anything counts as secret.
     pub(crate) fn are_on(&self) -> bool {
-        self.0.source.is_some()
+        self.0.source.is_some() || self.0.note.as_ref().is_some_and(|note| note.exists())
     }
 
     /// The key, for reading what it sealed.

@@ -19,9 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use chronicle_core::{
-    Call, CallEnd, Error, Home, KeySource, Process, Prompt, WitnessPatience, Workspace,
-};
+use chronicle_core::{Call, CallEnd, Error, Home, Process, Prompt, WitnessPatience, Workspace};
 
 use crate::agent::Agent;
 use crate::commands;
@@ -107,7 +105,7 @@ fn say(reply: &Reply) -> u8 {
 impl Hook {
     fn home(&self) -> Result<Home, Error> {
         match &self.home {
-            Some(path) => Ok(Home::at(path).signed_with(KeySource::from_env())),
+            Some(path) => Ok(Home::with_keys_from_env(path.clone())),
             None => Home::from_env(),
         }
     }

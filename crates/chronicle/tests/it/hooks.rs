@@ -13,7 +13,7 @@ pub(crate) struct Talk<'c> {
     cli: &'c Cli,
     agent: &'static str,
     session: &'static str,
-    options: Vec<&'static str>,
+    options: Vec<String>,
 }
 
 impl<'c> Talk<'c> {
@@ -22,11 +22,17 @@ impl<'c> Talk<'c> {
     }
 
     pub(crate) fn strict(cli: &'c Cli, agent: &'static str) -> Self {
-        Self { options: vec!["--strict"], ..Self::new(cli, agent, "s") }
+        Self { options: vec!["--strict".to_owned()], ..Self::new(cli, agent, "s") }
+    }
+
+    /// As it is installed where the home is not the usual one.
+    pub(crate) fn with_home_named(cli: &'c Cli, agent: &'static str) -> Self {
+        let options = vec!["--home".to_owned(), cli.home().display().to_string()];
+        Self { options, ..Self::new(cli, agent, "s") }
     }
 
     pub(crate) fn raw(&self, text: &str) -> Done {
-        let words = ["hook", self.agent].into_iter().chain(self.options.iter().copied());
+        let words = ["hook", self.agent].into_iter().chain(self.options.iter().map(String::as_str));
         let mut child = self
             .cli
             .command(words)
@@ -581,7 +587,7 @@ fn a_catalog_that_cannot_be_used_is_said_and_never_hangs() {
 fn a_capture_that_takes_too_long_has_failed() {
     let cli = Cli::adopted(&[("a", "0")]);
     let mut talk = Talk::strict(&cli, "claude-code");
-    talk.options.extend(["--budget", "0"]);
+    talk.options.extend(["--budget", "0"].map(str::to_owned));
     let event = json!({"tool_name": "Bash", "tool_use_id": "1", "tool_input": {"command": "x"}});
     let said = talk.send("PreToolUse", event).exits(2);
     assert!(said.stderr.contains("took longer than 0 ms"), "{}", said.stderr);

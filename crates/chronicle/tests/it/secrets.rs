@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use chronicle_core::{Home, KeySource, Workspace};
 
+use crate::hooks::Talk;
 use crate::support::{Cli, listing};
 
 /// Text that cannot be mistaken, and that compressing leaves as it is.
@@ -156,6 +157,38 @@ fn what_others_did_to_a_secret_is_merged_and_stays_sealed() {
     assert_nowhere(&cli, MARKER);
     cli.call(["redo", "--yes"]).ok();
     cli.call(["verify", "--deep"]).ok();
+}
+
+/// A hook that is told where the home is seals like every other command.
+#[test]
+fn a_hook_seals_whatever_names_its_home() {
+    let cli = Cli::adopted(&[(".env", &secret_line(MARKER))]);
+    let before = hash(&cli, ".env");
+    let talk = Talk::with_home_named(&cli, "claude-code");
+    talk.prompt("p1");
+    talk.edit("e1", ".env", &secret_line(OTHER));
+    talk.shell("c1", || cli.write(".env", &secret_line(MARKER)));
+    talk.stop();
+    assert_nowhere(&cli, MARKER);
+    assert_nowhere(&cli, OTHER);
+    assert_eq!(hash(&cli, ".env"), before);
+}
+
+/// Who opens a home without saying where its key is does not take plain what was sealed before.
+#[test]
+fn a_home_opened_without_a_key_takes_no_secret() {
+    let cli = Cli::adopted(&[(".env", &secret_line(MARKER)), ("a", "1\n")]);
+    cli.write(".env", &secret_line(OTHER));
+    cli.write("a", OTHER);
+    let mut workspace = Workspace::open(&Home::at(&cli.home()), &cli.root()).expect("open");
+    let report = workspace.settle().expect("settle");
+    assert_eq!(report.problems.len(), 1, "{report:?}");
+    drop(workspace);
+    let plain = holding(&cli.home(), OTHER.as_bytes());
+    assert!(!plain.is_empty(), "what is no secret is taken");
+    assert_nowhere(&cli, &secret_line(OTHER));
+    cli.call(["settle"]).ok();
+    assert_eq!(cli.call(["cat", ".env"]).ok().stdout, secret_line(OTHER));
 }
 
 #[test]

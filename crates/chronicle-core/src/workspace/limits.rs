@@ -24,24 +24,54 @@ const DAY_NS: i64 = 86_400_000_000_000;
 /// turns stay whole.
 const TIGHTER: [(u32, bool); 5] = [(14, true), (7, true), (3, true), (1, true), (1, false)];
 
+/// What the files said when the lock was taken.
+pub(super) struct Held {
+    home: Settings,
+    own: Settings,
+    /// The text of settings that keep more than the accepted ones.
+    wider: Option<String>,
+}
+
 impl Workspace {
     /// The settings that hold: the workspace's own as far as they keep more, and what was accepted.
     pub fn settings(&self) -> Result<Settings> {
-        let accepted = self.accepted_settings()?;
-        // A file that cannot be understood changes nothing; `status` says so.
-        let current = self.current_settings().unwrap_or_else(|_| accepted.clone());
-        if current.shorter_than(&accepted).is_empty() {
-            return Ok(current);
+        Ok(self.read_settings()?.own)
+    }
+
+    fn read_settings(&self) -> Result<Held> {
+        let (home, accepted) = (self.home_settings()?, self.accepted_settings()?);
+        let path = self.root.join(WORKSPACE_FILE);
+        let text = Settings::text(&path);
+        let current = text.and_then(|text| Ok((Settings::parse(&text, &path)?, text)));
+        let (own, wider) = match current {
+            // A file that cannot be understood changes nothing; `status` says so.
+            Err(_) => (accepted, None),
+            Ok((current, text)) if current.shorter_than(&accepted).is_empty() => {
+                let wider = (current != accepted).then_some(text);
+                (current, wider)
+            }
+            // More that is sealed needs nobody's leave, whatever else is waiting for one.
+            Ok((current, _)) => {
+                let mut own = accepted;
+                own.secrets.encrypt.extend(current.secrets.encrypt);
+                (own, None)
+            }
+        };
+        Ok(Held { home, own, wider })
+    }
+
+    /// The settings, read once for all that is done under one lock.
+    fn held(&self) -> Result<&Held> {
+        if let Some(held) = self.held.get() {
+            return Ok(held);
         }
-        // More that is sealed needs nobody's leave, whatever else is waiting for one.
-        let mut held = accepted;
-        held.secrets.encrypt.extend(current.secrets.encrypt);
-        Ok(held)
+        let read = self.read_settings()?;
+        Ok(self.held.get_or_init(|| read))
     }
 
     /// What counts as secret: what always does, and what the home and the workspace say.
     pub(super) fn secret_rules(&self) -> Result<SecretRules> {
-        Ok(rules_of(&self.home_settings()?, &self.settings()?))
+        Ok(self.held()?.rules())
     }
 
     fn home_settings(&self) -> Result<Settings> {
@@ -71,13 +101,10 @@ impl Workspace {
 
     /// Settings that keep more need nobody's leave, and are the accepted ones from now on.
     pub(super) fn accept_wider_settings(&self, batch: &mut Batch) -> Result<()> {
-        let path = self.root.join(WORKSPACE_FILE);
-        let Ok(text) = Settings::text(&path) else { return Ok(()) };
-        let Ok(current) = Settings::parse(&text, &path) else { return Ok(()) };
-        let accepted = self.accepted_settings()?;
-        if current != accepted && current.shorter_than(&accepted).is_empty() {
-            batch.state.push((key::ACCEPTED_SETTINGS, Some(text.into_bytes())));
-        }
+        let wider = self.held()?.wider.as_ref();
+        batch
+            .state
+            .extend(wider.map(|text| (key::ACCEPTED_SETTINGS, Some(text.clone().into_bytes()))));
         Ok(())
     }
 
@@ -91,14 +118,14 @@ impl Workspace {
 
     /// How much room the history may take: the home's own settings outrank a workspace's.
     pub(super) fn limits(&self) -> Result<Limits> {
-        Ok(limits_of(&self.home_settings()?, &self.settings()?))
+        Ok(self.held()?.limits())
     }
 
     /// Begins to take content in, within the limits.
     pub(super) fn intake(&self) -> Result<Intake<'_>> {
-        let (home, own) = (self.home_settings()?, self.settings()?);
-        let intake = self.store.intake()?.judging_by(rules_of(&home, &own));
-        Ok(intake.within(self.home.path(), limits_of(&home, &own)))
+        let held = self.held()?;
+        let intake = self.store.intake()?.judging_by(held.rules());
+        Ok(intake.within(self.home.path(), held.limits()))
     }
 
     /// The same for what must be kept whatever the limits say.
@@ -211,11 +238,14 @@ impl Workspace {
     }
 }
 
-fn limits_of(home: &Settings, own: &Settings) -> Limits {
-    Limits { budget: home.budget.or(own.budget), floor: home.floor.or(own.floor) }
-}
+impl Held {
+    fn limits(&self) -> Limits {
+        let Self { home, own, .. } = self;
+        Limits { budget: home.budget.or(own.budget), floor: home.floor.or(own.floor) }
+    }
 
-fn rules_of(home: &Settings, own: &Settings) -> SecretRules {
-    let set = home.secrets.joined(&own.secrets);
-    SecretRules::new(&set.encrypt, &set.never, &set.plain)
+    fn rules(&self) -> SecretRules {
+        let set = self.home.secrets.joined(&self.own.secrets);
+        SecretRules::new(&set.encrypt, &set.never, &set.plain)
+    }
 }

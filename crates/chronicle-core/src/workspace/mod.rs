@@ -115,6 +115,8 @@ pub struct Workspace {
     opened_prune: Cell<Option<Record>>,
     /// Who may be kept waiting by witnesses.
     patience: WitnessPatience,
+    /// The settings, as they were when the lock was last taken.
+    held: OnceCell<limits::Held>,
 }
 
 impl Workspace {
@@ -161,6 +163,7 @@ impl Workspace {
             clock: Box::new(SystemClock),
             opened_prune: Cell::default(),
             patience: WitnessPatience::default(),
+            held: OnceCell::new(),
         };
         if !new_root {
             workspace.check_root()?;
@@ -210,6 +213,7 @@ impl Workspace {
     /// is finished first, so that nobody records half of it as somebody's work.
     fn lock(&mut self, patience: Duration) -> Result<Lock> {
         let lock = Lock::take(&self.directory().join("lock"), patience)?;
+        self.held.take();
         self.finish_pending()?;
         Ok(lock)
     }

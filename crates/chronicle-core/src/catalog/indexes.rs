@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Connection, params};
 
+use super::sum::{self, Line, Sum};
 use super::{Catalog, OF_SNAPSHOT, state};
 use crate::codec;
 use crate::entry::{Author, Change};
-use crate::error::{Error, Result};
+use crate::error::{Error, Finding, Result};
 use crate::id::Seq;
 use crate::path::WorkspacePath;
 use crate::record::{Kind, Record};
@@ -43,24 +44,50 @@ fn directories_of(changes: &[Change]) -> impl Iterator<Item = WorkspacePath> {
     })
 }
 
-/// Remembers in which directories a record changed something; a moved entry counts in both.
+/// Remembers in which directories a record changed something, a moved entry in both; tells the sum of
+/// the rows.
 pub(super) fn insert_touched(
     connection: &Connection,
     directories: &mut state::Directories<'_>,
     seq: Seq,
     changes: &[Change],
-) -> rusqlite::Result<()> {
-    let by_agent = is_by_agent(changes);
+) -> rusqlite::Result<Sum> {
+    let (by_agent, mut inserted) = (is_by_agent(changes), Sum::default());
     let sql = "INSERT OR IGNORE INTO touched (directory, seq, by_agent) VALUES (?1, ?2, ?3)";
     let mut statement = connection.prepare_cached(sql)?;
     for directory in directories_of(changes) {
         let id = directories.id(&directory)?;
-        statement.execute(params![id, seq.0.cast_signed(), by_agent])?;
+        let seq = seq.0.cast_signed();
+        // The same directory may come again, behind others.
+        if statement.execute(params![id, seq, by_agent])? > 0 {
+            inserted.add(&Line::Touched { directory: directory.as_bytes(), by_agent, seq });
+        }
     }
-    Ok(())
+    Ok(inserted)
 }
 
 impl Catalog {
+    /// Makes sure, once, that the past is found by rows that were written so.
+    ///
+    /// It reads all of them, which no hook has the time for.
+    pub(crate) fn trust_indexes(&self) -> Result<()> {
+        if self.trusted.get() {
+            return Ok(());
+        }
+        let holds = {
+            let _one_moment = self.reading()?;
+            sum::holds(&self.connection).map_err(|e| self.error(e))?
+        };
+        if !holds {
+            self.check_pages()?;
+            if let Some(seq) = self.misfits()?.into_iter().min() {
+                return Err(misfit(seq));
+            }
+        }
+        self.trusted.set(true);
+        Ok(())
+    }
+
     /// Compares the tables with the records that they follow from: of which records rows are wrong.
     pub(crate) fn misfits(&self) -> Result<Vec<Seq>> {
         let _one_moment = self.reading()?;
@@ -79,9 +106,13 @@ impl Catalog {
     fn rederive_now(&self) -> Result<Vec<Seq>> {
         let derived = derive(&self.connection)?;
         let wrong = self.misfits_with(&derived)?;
-        if !wrong.is_empty() {
-            write(&self.connection, &derived).map_err(|e| self.error(e))?;
-        }
+        let renew = || {
+            if !wrong.is_empty() {
+                write(&self.connection, &derived)?;
+            }
+            sum::renew(&self.connection)
+        };
+        renew().map_err(|e| self.error(e))?;
         Ok(wrong)
     }
 
@@ -94,6 +125,12 @@ impl Catalog {
         let merged = merged.filter(|seq| differ(seq)).copied();
         Ok(touched.chain(by_id).chain(merged).map(|seq| Seq(seq.cast_unsigned())).collect())
     }
+}
+
+/// What a row that does not follow from its record is called.
+pub(crate) fn misfit(seq: Seq) -> Error {
+    let why = "an index over the records does not say what they say".to_owned();
+    Error::Tampered { seq, finding: Finding::IndexEdited, why }
 }
 
 /// What is wanted of the changes of each record that counts as having some, by its position.

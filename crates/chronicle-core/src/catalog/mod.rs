@@ -12,6 +12,7 @@ mod prune;
 mod repair;
 mod schema;
 mod state;
+mod sum;
 
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, pa
 
 pub(crate) use forget::FORGETTING;
 pub(crate) use heads::{HeadOrder, HeadRow, Row as TileRow};
+pub(crate) use indexes::misfit;
 pub use log::{Log, MemoryLog};
 pub(crate) use prune::Merged;
 pub(crate) use repair::rescue;
@@ -123,6 +125,8 @@ pub(crate) struct Catalog {
     /// The first failure of the disk: what a later sync calls durable may have been lost by then,
     /// so nothing is written any more until the catalog is opened anew.
     failed: Option<rusqlite::ffi::Error>,
+    /// The tables by which the past is found were compared with their sum.
+    trusted: std::cell::Cell<bool>,
 }
 
 impl Catalog {
@@ -140,7 +144,8 @@ impl Catalog {
             connection.execute(insert, params![key, value]).map_err(at)?;
         }
         let (path, durability) = (path.to_owned(), Durability::PowerCut);
-        Ok(Self { connection, path, epoch, durability, failed: None })
+        let (failed, trusted) = (None, std::cell::Cell::new(false));
+        Ok(Self { connection, path, epoch, durability, failed, trusted })
     }
 
     /// Opens a catalog that is there.
@@ -156,7 +161,8 @@ impl Catalog {
             schema::migrate(&mut connection, found).map_err(at)?;
         }
         let (path, epoch, durability) = (path.to_owned(), Epoch([0; 16]), Durability::PowerCut);
-        let mut catalog = Self { connection, path, epoch, durability, failed: None };
+        let (failed, trusted) = (None, std::cell::Cell::new(false));
+        let mut catalog = Self { connection, path, epoch, durability, failed, trusted };
         catalog.epoch = Epoch(catalog.fixed_state("epoch")?);
         Ok(catalog)
     }
@@ -276,6 +282,7 @@ impl Catalog {
 
     /// The ids of all snapshots, oldest first.
     pub(crate) fn snapshots(&self) -> Result<Vec<SnapshotId>> {
+        self.trust_indexes()?;
         let sql = "SELECT DISTINCT id FROM by_id WHERE kind = ?1 ORDER BY id";
         let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
         let ids = statement
@@ -287,6 +294,7 @@ impl Catalog {
 
     /// The records that changed something directly in a directory, oldest first.
     pub(crate) fn touching(&self, directory: &WorkspacePath) -> Result<Vec<Seq>> {
+        self.trust_indexes()?;
         let sql =
             "SELECT seq FROM touched JOIN directory ON id = directory WHERE path = ?1 ORDER BY seq";
         self.seqs(sql, [directory.as_bytes()])
@@ -316,6 +324,7 @@ impl Catalog {
 
     /// The records that changed something anywhere below a directory, oldest first.
     pub(crate) fn touching_below(&self, directory: &WorkspacePath) -> Result<Vec<Seq>> {
+        self.trust_indexes()?;
         let (low, high) = subtree(directory);
         let sql = "SELECT DISTINCT seq FROM touched JOIN directory ON id = directory
                    WHERE path = ?1 OR path >= ?2 AND path < ?3 ORDER BY seq";
@@ -366,10 +375,13 @@ impl Catalog {
         self.connection.execute_batch("BEGIN").map_err(|e| self.error(e))
     }
 
-    /// The same, until the guard is dropped.
+    /// The same, until the guard is dropped; a state that is held already stays.
     pub(crate) fn reading(&self) -> Result<Reading<'_>> {
+        if !self.connection.is_autocommit() {
+            return Ok(Reading(None));
+        }
         self.begin_reading()?;
-        Ok(Reading(self))
+        Ok(Reading(Some(self)))
     }
 
     /// Lets the state go that was held for reading.
@@ -432,11 +444,13 @@ impl Catalog {
 }
 
 /// Many reads as of one moment; each alone would lock the catalog anew.
-pub(crate) struct Reading<'c>(&'c Catalog);
+pub(crate) struct Reading<'c>(Option<&'c Catalog>);
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        self.0.end_reading();
+        if let Some(catalog) = self.0 {
+            catalog.end_reading();
+        }
     }
 }
 
@@ -574,16 +588,27 @@ fn write(connection: &Connection, batch: &mut Batch, from: Head) -> rusqlite::Re
     }
     let sealed = log::seal_all(&mut batch.records, from);
     let mut directories = state::Directories::new(connection);
+    let (mut inserted, mut pruned) = (sum::Sum::default(), false);
     for (record, sealed) in batch.records.iter().zip(&sealed) {
-        insert_record(connection, record, sealed)?;
+        insert_record(connection, record, sealed, &mut inserted)?;
         match record.kind {
             Kind::Intent => {}
-            Kind::Prune => prune::apply(connection, &mut directories, record)?,
+            Kind::Prune => {
+                prune::apply(connection, &mut directories, record)?;
+                pruned = true;
+            }
             Kind::Forget => forget::apply(connection, record)?,
             _ => {
-                indexes::insert_touched(connection, &mut directories, record.seq, &record.changes)?
+                let changes = &record.changes;
+                let touched =
+                    indexes::insert_touched(connection, &mut directories, record.seq, changes)?;
+                inserted.absorb(touched);
             }
         }
+    }
+    match pruned {
+        true => sum::renew(connection)?,
+        false => sum::grow(connection, inserted)?,
     }
     for update in &batch.known {
         state::update_directory(connection, &mut directories, update)?;
@@ -646,6 +671,7 @@ fn insert_record(
     connection: &Connection,
     record: &Record,
     sealed: &Sealed,
+    inserted: &mut sum::Sum,
 ) -> rusqlite::Result<()> {
     let seq = sealed.seq.0.cast_signed();
     let sql = "INSERT INTO record (seq, kind, leaf_hash, link, leaf, body)
@@ -659,7 +685,10 @@ fn insert_record(
         sealed.body,
     ])?;
     match &record.labels.snapshot {
-        Some(id) => insert_by_id(connection, OF_SNAPSHOT, &id.0, seq),
+        Some(id) => {
+            inserted.add(&sum::Line::Snapshot { id: &id.0, seq });
+            insert_by_id(connection, OF_SNAPSHOT, &id.0, seq)
+        }
         None => Ok(()),
     }
 }

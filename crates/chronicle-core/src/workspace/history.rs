@@ -54,6 +54,7 @@ impl Workspace {
     }
 
     fn snapshots_newest_first(&self, query: &LogQuery) -> Result<Vec<SnapshotId>> {
+        self.catalog.trust_indexes()?;
         let mut ids: Vec<(Seq, SnapshotId)> = Vec::new();
         let mut seen = HashSet::new();
         let mut add = |record: Record| {

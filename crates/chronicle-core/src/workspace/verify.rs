@@ -8,8 +8,8 @@ use super::Workspace;
 use super::verify_chain::{self, Which};
 use super::verify_heads::{Outside, Stored, read_all, witness_view};
 use crate::base64;
-use crate::catalog::Log;
-use crate::error::{Error, Finding, Result};
+use crate::catalog::{Log, misfit};
+use crate::error::{Error, Result};
 use crate::head::Anchor;
 use crate::id::{ObjectId, Seq};
 use crate::merkle;
@@ -96,8 +96,7 @@ impl Workspace {
         if request.deep {
             self.catalog.check_pages()?;
             if let Some(seq) = self.catalog.misfits()?.into_iter().min() {
-                let why = "an index over the records does not say what they say".to_owned();
-                return Err(Error::Tampered { seq, finding: Finding::IndexEdited, why });
+                return Err(misfit(seq));
             }
         }
         let last = checked.at.last();

@@ -455,19 +455,32 @@ def read_objects(db, store):
     try:
         import blake3
         try:
-            from compression.zstd import decompress
+            from compression.zstd import ZstdDict, decompress
+            against = lambda data, base: decompress(data, ZstdDict(base, is_raw=True))
         except ImportError:
             import zstandard
             decompress = lambda data: zstandard.ZstdDecompressor().decompressobj().decompress(data)
+            raw = lambda base: zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+            against = lambda data, base: zstandard.ZstdDecompressor(dict_data=raw(base)).decompressobj().decompress(data)
     except ImportError as missing:
         return print(f"The objects were not read: there is no module {missing.name}")
     count = sealed = 0
+    below = {form[10:42] for _, form in stored_objects(db, store) if form[0] == 3}
+    forms = {name: form for name, form in stored_objects(db, store) if name in below}
+
+    def content_of(form, above=33):
+        if form[0] != 3:
+            return decompress(form[9:]) if form[0] else form[9:]
+        if form[9] >= above:
+            raise ValueError("the versions that it stands on are no chain")
+        return against(form[42:], content_of(forms[form[10:42]], form[9]))
+
     for name, form in stored_objects(db, store):
         if form[0] == 2:
             sealed += 1
             continue
         try:
-            content = decompress(form[9:]) if form[0] else form[9:]
+            content = content_of(form)
         except Exception as error:  # whatever a decompressor makes of bytes that are none
             raise Bad("corrupt_object", None, f"object {name.hex()}: {error}")
         if len(content) != int.from_bytes(form[1:9], "little") or blake3.blake3(content).digest() != name:

@@ -5,6 +5,7 @@
 //! `bench/run` makes one. Only ratios count: times drift from run to run.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
 
+mod edits;
 mod hooks;
 mod measure;
 mod proof;
@@ -70,6 +71,8 @@ fn measure_all(options: &Options) -> Result<Vec<Row>> {
     rows.push(rows::process(&scratch)?);
     say("a turn's end");
     rows.push(proof::turn_end(&scratch)?);
+    say("many small edits");
+    rows.extend(edits::rows(&scratch)?);
     if !options.small {
         say("verifying");
         rows.push(proof::verify(&scratch)?);

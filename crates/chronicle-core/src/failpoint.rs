@@ -32,6 +32,7 @@ pub const ALL: &[&str] = &[
     "gc_before_commit",
     "forget_before_commit",
     "forget_after_commit",
+    "forget_after_setting_apart",
 ];
 
 /// Passes a point; kills the process if `CHRONICLE_FAILPOINT` names it (`name`, or `name:N` for

@@ -108,7 +108,8 @@ pub use record::{Head, Kind, Labels, Record, Sealed};
 pub use retention::Policy;
 pub use settings::{SecretSettings, Settings};
 pub use store::{
-    ContentStorage, Intake, LARGE_OBJECT, LocalStore, MemoryStore, Row, pack_object, unpack_object,
+    ContentStorage, Intake, LARGE_OBJECT, LocalStore, MemoryStore, Row, pack_object, pack_version,
+    unpack_object,
 };
 pub use text::patch as text_patch;
 pub use view::{

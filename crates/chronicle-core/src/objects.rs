@@ -9,7 +9,10 @@ use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::id::ObjectId;
 use crate::secret::Secrets;
-use crate::store::{ContentStorage, LocalStore, Row, open_object, pack_object, pack_secret};
+use crate::store::{
+    Bases, ContentStorage, LocalStore, Row, compressed, depth_of, open_chain, pack_object,
+    pack_secret, smaller,
+};
 
 /// The content of one workspace, readable from several threads.
 pub(crate) struct Objects {
@@ -31,7 +34,7 @@ impl Objects {
     /// Keeps secret bytes sealed, and says their name.
     pub(crate) fn put_secret(&self, bytes: &[u8]) -> Result<ObjectId> {
         let (id, stored) = pack_secret(self.secrets.key_or_make()?, bytes);
-        self.catalog().put_objects(&[Row { id, stored }])?;
+        self.catalog().put_objects(&[Row { id, stored, base: None }])?;
         Ok(id)
     }
 
@@ -43,6 +46,58 @@ impl Objects {
 
     fn catalog(&self) -> MutexGuard<'_, Catalog> {
         self.catalog.lock().expect("no holder panics while it reads")
+    }
+}
+
+impl Bases for Objects {
+    fn stored(&self, id: &ObjectId) -> Result<Option<Vec<u8>>> {
+        self.catalog().object(id)
+    }
+
+    fn whole(&self, id: &ObjectId) -> Result<Vec<u8>> {
+        self.local.get(id)
+    }
+}
+
+/// The same through a connection that is open already.
+pub(crate) struct Versions<'w> {
+    pub(crate) catalog: &'w Catalog,
+    pub(crate) local: &'w LocalStore,
+}
+
+impl Bases for Versions<'_> {
+    fn stored(&self, id: &ObjectId) -> Result<Option<Vec<u8>>> {
+        self.catalog.object(id)
+    }
+
+    fn whole(&self, id: &ObjectId) -> Result<Vec<u8>> {
+        self.local.get(id)
+    }
+}
+
+impl Versions<'_> {
+    /// The content of a version, and how many are below it.
+    pub(crate) fn get(&self, id: &ObjectId, secrets: &Secrets) -> Result<(Vec<u8>, u8)> {
+        match self.catalog.object(id)? {
+            Some(stored) => {
+                let below = depth_of(&stored);
+                Ok((open_chain(id, stored, self, secrets)?, below))
+            }
+            None => Ok((self.local.get(id)?, 0)),
+        }
+    }
+
+    /// Rows in the smallest form, each against its earlier version if it has one.
+    pub(crate) fn shrink(&self, rows: &mut [Row], secrets: &Secrets) {
+        for row in rows {
+            let Some(base) = row.base.take() else { continue };
+            // A version that cannot be read is no base; whoever asks for it hears why.
+            let form = match self.get(&base, secrets) {
+                Ok((content, below)) => smaller(&row.stored, &base, &content, below),
+                Err(_) => compressed(&row.stored),
+            };
+            row.stored = form.unwrap_or_else(|| std::mem::take(&mut row.stored));
+        }
     }
 }
 
@@ -62,7 +117,7 @@ impl ContentStorage for Objects {
         }
         let row = self.catalog().object(id)?;
         match row {
-            Some(stored) => open_object(id, &stored, &self.secrets),
+            Some(stored) => open_chain(id, stored, self, &self.secrets),
             None => self.local.get(id),
         }
     }
@@ -71,7 +126,7 @@ impl ContentStorage for Objects {
         if ObjectId::of(bytes) != *id {
             return Err(Error::Corrupt { object: *id, why: "the bytes have another hash".into() });
         }
-        self.catalog().put_objects(&[Row { id: *id, stored: pack_object(bytes) }])
+        self.catalog().put_objects(&[Row { id: *id, stored: pack_object(bytes), base: None }])
     }
 
     fn exists(&self, id: &ObjectId) -> Result<bool> {
@@ -86,7 +141,7 @@ impl ContentStorage for Objects {
     fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send>> {
         let row = self.catalog().object(id)?;
         match row {
-            Some(stored) => Ok(Box::new(Cursor::new(open_object(id, &stored, &self.secrets)?))),
+            Some(stored) => Ok(Box::new(Cursor::new(open_chain(id, stored, self, &self.secrets)?))),
             None => self.local.reader(id),
         }
     }

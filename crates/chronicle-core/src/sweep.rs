@@ -1,15 +1,18 @@
 //! Garbage collection: which content any workspace of a home still needs, and taking the rest away.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::catalog::{Catalog, LocalState, Log};
 use crate::codec;
 use crate::entry::Change;
 use crate::error::{Context, Error, Result};
+use crate::failpoint;
 use crate::home::Home;
 use crate::id::{ObjectId, Seq, WorkspaceId};
+use crate::objects::Versions;
 use crate::record::{Kind, Sealed};
-use crate::store::{LocalStore, Needed};
+use crate::secret::Secrets;
+use crate::store::{LocalStore, Needed, Row, pack_object};
 use crate::view::{GcReport, SCHEMA};
 
 impl Home {
@@ -21,8 +24,9 @@ impl Home {
         self.finish_forgetting()?;
         let mut needed = Everything::read(self)?;
         let store = LocalStore::open_with(&self.store(), self.secrets())?;
-        let swept = store.sweep(&mut needed, progress)?;
+        // First what stands on other content: without that it would be worse than gone.
         let rows = needed.sweep_rows()?;
+        let swept = store.sweep(&mut needed, progress)?;
         Ok(GcReport {
             schema: SCHEMA,
             objects_kept: needed.objects.len() as u64,
@@ -46,8 +50,12 @@ impl Home {
         if !unfinished {
             return Ok(());
         }
-        let mut needed = Everything::read(self)?;
         let store = LocalStore::open_with(&self.store(), self.secrets())?;
+        let going = names.iter().copied().collect();
+        for mut catalog in self.catalogs()? {
+            set_apart(&mut catalog, &store, &going, self.secrets())?;
+        }
+        let mut needed = Everything::read(self)?;
         let gone = store.take_out(&names, &mut needed)?;
         for (catalog, _) in &mut needed.catalogs {
             let holds = |id: &ObjectId| catalog.has_object(id);
@@ -135,6 +143,7 @@ impl Everything {
             let needed = &mut self.objects;
             let (more, length) = catalog.sweep_objects(&mut |catalog| {
                 *seq = add_records(catalog, *seq, needed)?;
+                add_below(catalog, needed)?;
                 Ok(needed.clone())
             })?;
             objects += more;
@@ -148,6 +157,7 @@ impl Needed for Everything {
     fn refresh(&mut self) -> Result<()> {
         for (catalog, seq) in &mut self.catalogs {
             *seq = add_records(catalog, *seq, &mut self.objects)?;
+            add_below(catalog, &mut self.objects)?;
         }
         Ok(())
     }
@@ -185,6 +195,47 @@ fn add_records(catalog: &Catalog, mut after: Seq, objects: &mut HashSet<ObjectId
             }
         }
     }
+}
+
+/// Adds the versions that needed ones are kept against, and those below them.
+fn add_below(catalog: &Catalog, objects: &mut HashSet<ObjectId>) -> Result<()> {
+    let below: HashMap<_, _> = catalog.standing_on()?.into_iter().collect();
+    let mut next: Vec<_> = below.keys().filter(|id| objects.contains(id)).copied().collect();
+    while let Some(id) = next.pop() {
+        if let Some(base) = below.get(&id)
+            && objects.insert(*base)
+        {
+            next.push(*base);
+        }
+    }
+    Ok(())
+}
+
+/// Keeps contents on their own that are kept against what is to be forgotten.
+fn set_apart(
+    catalog: &mut Catalog,
+    local: &LocalStore,
+    gone: &HashSet<ObjectId>,
+    secrets: &Secrets,
+) -> Result<()> {
+    let concerned = |(id, below): &(ObjectId, ObjectId)| gone.contains(below) && !gone.contains(id);
+    let mut rows = Vec::new();
+    for (id, _) in catalog.standing_on()?.into_iter().filter(concerned) {
+        match (Versions { catalog, local }).get(&id, secrets) {
+            Ok((content, _)) => {
+                rows.push(Row { id, stored: pack_object(&content), base: None });
+            }
+            // It is lost already.
+            Err(Error::Corrupt { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if rows.is_empty() {
+        return Ok(());
+    }
+    catalog.restore_objects(&rows)?;
+    failpoint::hit("forget_after_setting_apart");
+    Ok(())
 }
 
 /// The changes that a record has itself; what a prune took from it, the prune record has.

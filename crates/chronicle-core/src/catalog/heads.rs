@@ -10,7 +10,7 @@ use super::{Catalog, LocalState};
 use crate::chain;
 use crate::error::{Error, Finding, Result};
 use crate::head::{PublicKey, SignedHead, TreeHead};
-use crate::id::{Epoch, LeafHash, LinkHash, ObjectId, Seq, Time, WorkspaceId};
+use crate::id::{Epoch, LeafHash, LinkHash, Seq, Time, WorkspaceId};
 use crate::merkle::{Frontier, Hash, TILE_LEVELS};
 
 /// The public key that this log's heads are signed with, since its first head.
@@ -335,19 +335,6 @@ impl Catalog {
                 if !visit(untrusted(row)?) {
                     break;
                 }
-            }
-            Ok(())
-        };
-        read().map_err(|e| self.error(e))
-    }
-
-    /// Calls back with the name of every small content: one pass is cheaper than asking for many.
-    pub(crate) fn for_each_object(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()> {
-        let mut read = || -> rusqlite::Result<()> {
-            let mut statement = self.connection.prepare("SELECT id FROM object")?;
-            let mut rows = statement.query([])?;
-            while let Some(row) = rows.next()? {
-                visit(ObjectId(hash_of(row, 0)?));
             }
             Ok(())
         };

@@ -4,6 +4,7 @@
 //! state that follows from them and the small contents they name become visible together or not
 //! at all.
 
+mod contents;
 mod forget;
 mod heads;
 mod indexes;
@@ -31,7 +32,7 @@ use crate::codec::kind_number;
 use crate::error::{Context, Error, Result};
 use crate::failpoint;
 use crate::head::SignedHead;
-use crate::id::{Epoch, LeafHash, LinkHash, ObjectId, PlanId, Seq, SnapshotId, Time, WorkspaceId};
+use crate::id::{Epoch, LeafHash, LinkHash, PlanId, Seq, SnapshotId, Time, WorkspaceId};
 use crate::path::WorkspacePath;
 use crate::record::{Head, Kind, Record, Sealed};
 use crate::store::{Row, StoreLock};
@@ -384,36 +385,15 @@ impl Catalog {
         Ok(Reading(Some(self)))
     }
 
+    /// Takes over a state that was held with `begin_reading`.
+    pub(crate) fn held(&self) -> Reading<'_> {
+        Reading(Some(self))
+    }
+
     /// Lets the state go that was held for reading.
     pub(crate) fn end_reading(&self) {
         // A read that failed may have ended it already.
         let _ = self.connection.execute_batch("COMMIT");
-    }
-
-    /// A small content that rode in a commit, as it is stored.
-    pub(crate) fn object(&self, id: &ObjectId) -> Result<Option<Vec<u8>>> {
-        let sql = "SELECT stored FROM object WHERE id = ?1";
-        let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
-        statement.query_row([&id.0[..]], |row| row.get(0)).optional().map_err(|e| self.error(e))
-    }
-
-    /// Whether a small content is here, without reading it.
-    pub(crate) fn has_object(&self, id: &ObjectId) -> Result<bool> {
-        let sql = "SELECT 1 FROM object WHERE id = ?1";
-        let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
-        statement.exists([&id.0[..]]).map_err(|e| self.error(e))
-    }
-
-    /// Removes a small content.
-    pub(crate) fn delete_object(&self, id: &ObjectId) -> Result<()> {
-        let sql = "DELETE FROM object WHERE id = ?1";
-        self.connection.execute(sql, [&id.0[..]]).map_err(|e| self.error(e))?;
-        Ok(())
-    }
-
-    /// Adds small contents on their own.
-    pub(crate) fn put_objects(&self, rows: &[Row]) -> Result<()> {
-        insert_objects(&self.connection, rows).map_err(|e| self.error(e))
     }
 
     /// Keeps a plan that was shown, and drops those shown before a time.
@@ -581,7 +561,7 @@ fn was_applied(connection: &Connection, key: &[u8]) -> rusqlite::Result<bool> {
 }
 
 fn write(connection: &Connection, batch: &mut Batch, from: Head) -> rusqlite::Result<Appended> {
-    insert_objects(connection, &batch.objects)?;
+    contents::insert(connection, &batch.objects)?;
     for row in &batch.smaller {
         let sql = "UPDATE object SET stored = ?2 WHERE id = ?1";
         connection.prepare_cached(sql)?.execute(params![&row.id.0[..], row.stored])?;
@@ -654,15 +634,6 @@ fn write_small(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
     for (kind, id) in &batch.closes {
         let sql = "DELETE FROM by_id WHERE kind = ?1 AND id = ?2";
         connection.prepare_cached(sql)?.execute(params![*kind as i64, id])?;
-    }
-    Ok(())
-}
-
-fn insert_objects(connection: &Connection, rows: &[Row]) -> rusqlite::Result<()> {
-    let sql = "INSERT OR IGNORE INTO object (id, stored) VALUES (?1, ?2)";
-    let mut statement = connection.prepare_cached(sql)?;
-    for row in rows {
-        statement.execute(params![&row.id.0[..], row.stored])?;
     }
     Ok(())
 }

@@ -161,7 +161,7 @@ impl<'a, 's> Reader<'a, 's> {
         let (object, secret) = match streamed {
             Some((_, length)) if length != size => return Ok(None),
             Some((object, _)) => (object, class == Some(Class::Secret)),
-            None => self.take(&self.buffer[..size as usize], class)?,
+            None => self.take(spot, &self.buffer[..size as usize], class)?,
         };
         self.bytes += size;
         let meta = spot.meta(&spot.stat, xattrs);
@@ -178,12 +178,17 @@ impl<'a, 's> Reader<'a, 's> {
     }
 
     /// Takes in what is in memory, and says whether it is secret.
-    fn take(&self, bytes: &[u8], class: Option<Class>) -> Outcome<(ObjectId, bool)> {
+    fn take(
+        &self,
+        spot: &Spot<'_>,
+        bytes: &[u8],
+        class: Option<Class>,
+    ) -> Outcome<(ObjectId, bool)> {
         let class = class.unwrap_or_else(|| SecretRules::by_content(bytes));
         let secret = class == Class::Secret;
         let taken = match secret {
             true => self.intake.take_secret(bytes),
-            false => self.intake.take(bytes),
+            false => self.intake.take_version(bytes, spot.earlier()),
         };
         Ok((taken.map_err(not_taken)?, secret))
     }
@@ -275,6 +280,14 @@ impl Spot<'_> {
     fn meta(&self, stat: &Stat, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Meta {
         let Signature { mode, uid, gid, mtime_ns, .. } = stat.signature;
         Meta { mode: mode & 0o7777, uid, gid, mtime_ns, xattrs }
+    }
+
+    /// The content that stood here before, if what stands here now may be kept against it.
+    fn earlier(&self) -> Option<ObjectId> {
+        match self.candidate.was.as_ref().map(|was| &was.entry) {
+            Some(Entry::File(file)) if !file.secret && file.size <= AT_ONCE => Some(file.object),
+            _ => None,
+        }
     }
 
     fn done(&self, entry: Entry, stat: &Stat) -> Examined {

@@ -31,6 +31,8 @@ pub struct Row {
     pub id: ObjectId,
     /// Its stored form, for [`unpack_object`](super::unpack_object).
     pub stored: Vec<u8>,
+    /// An earlier version of it: what was kept as it is may be smaller against that.
+    pub base: Option<ObjectId>,
 }
 
 /// What was taken in and is not durable yet.
@@ -124,9 +126,14 @@ impl<'s> Intake<'s> {
 
     /// Takes in one object and says its name.
     pub fn take(&self, bytes: &[u8]) -> Result<ObjectId> {
+        self.take_version(bytes, None)
+    }
+
+    /// The same for a later version of something, which may be kept against the earlier one.
+    pub(crate) fn take_version(&self, bytes: &[u8], base: Option<ObjectId>) -> Result<ObjectId> {
         let id = ObjectId::of(bytes);
         if lock(&self.claimed).insert(id) {
-            self.take_claimed(id, bytes).inspect_err(|error| self.fail(error))?;
+            self.take_claimed(id, bytes, base).inspect_err(|error| self.fail(error))?;
         }
         Ok(id)
     }
@@ -150,7 +157,7 @@ impl<'s> Intake<'s> {
         }
         let (_, stored) = pack_secret(key, bytes);
         let stored = Stored::parse(&stored).expect("BUG: it was just made");
-        self.append(id, &stored)
+        self.append(id, &stored, None)
     }
 
     /// Takes in everything the source gives, sealed, in bounded memory.
@@ -209,16 +216,17 @@ impl<'s> Intake<'s> {
         Ok(Vec::new())
     }
 
-    fn take_claimed(&self, id: ObjectId, bytes: &[u8]) -> Result<()> {
+    fn take_claimed(&self, id: ObjectId, bytes: &[u8], base: Option<ObjectId>) -> Result<()> {
         if self.is_kept(&id)? {
             Ok(())
         } else if bytes.len() > LARGE_OBJECT {
             let room = self.room()?;
             self.store.loose.put_stream_within(&mut &*bytes, room).map(|_| ())
-        } else if self.in_haste && self.has_rows() {
-            with_raw(bytes, |stored| self.append(id, &stored))
+        } else if (self.in_haste || base.is_some()) && self.has_rows() {
+            let base = base.filter(|_| !self.in_haste);
+            with_raw(bytes, |stored| self.append(id, &stored, base))
         } else {
-            with_stored(bytes, |stored| self.append(id, &stored))
+            with_stored(bytes, |stored| self.append(id, &stored, None))
         }
     }
 
@@ -278,7 +286,7 @@ impl<'s> Intake<'s> {
         Ok(self.seen.get_or_init(|| seen))
     }
 
-    fn append(&self, id: ObjectId, stored: &Stored<'_>) -> Result<()> {
+    fn append(&self, id: ObjectId, stored: &Stored<'_>, base: Option<ObjectId>) -> Result<()> {
         if let Some(room) = self.room()? {
             room.take((HEADER + stored.payload.len()) as u64)?;
         }
@@ -286,7 +294,7 @@ impl<'s> Intake<'s> {
         match &mut *gathered {
             Gathered::Rows { rows, bytes } => {
                 *bytes += HEADER + stored.payload.len();
-                rows.push(Row { id, stored: stored.to_bytes() });
+                rows.push(Row { id, stored: stored.to_bytes(), base });
                 if rows.len() > ROWS_MAX || *bytes > ROW_BYTES_MAX {
                     *gathered = Gathered::Pack(self.spill(rows)?);
                 }

@@ -3,6 +3,7 @@
 //! Which objects are still needed is not decided here, and neither is when content must be durable:
 //! an [`Intake`] belongs to one capture, whose commit point is the catalog's transaction.
 
+mod delta;
 mod files;
 mod index;
 mod intake;
@@ -23,6 +24,8 @@ use crate::error::{Error, Result};
 use crate::id::ObjectId;
 use crate::secret::{Refused, SecretKey, Secrets, seal, unseal};
 
+pub use delta::pack_version;
+pub(crate) use delta::{Bases, base_of, depth_of, open_chain, smaller};
 pub(crate) use files::Lock as StoreLock;
 pub use intake::{Intake, Row};
 pub use local::LocalStore;
@@ -228,6 +231,7 @@ fn decode(stored: Stored<'_>) -> Result<Vec<u8>, &'static str> {
         CODEC_ZSTD if stored.raw_length <= LARGE_OBJECT as u64 => decode_small(&stored)?,
         CODEC_ZSTD => decode_large(&stored)?,
         CODEC_SEALED => return Err("it is sealed"),
+        delta::CODEC_DELTA => return Err("it stands on another version"),
         _ => return Err("its codec is not known"),
     };
     if bytes.len() as u64 != stored.raw_length { Err("its length is wrong") } else { Ok(bytes) }

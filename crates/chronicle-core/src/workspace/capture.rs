@@ -115,15 +115,21 @@ impl Workspace {
     ///
     /// The named paths belong to this action until the next settle.
     pub fn snapshot(&mut self, request: &SnapshotRequest) -> Result<SnapshotMetadata> {
-        let _lock = self.lock(PATIENCE)?;
-        self.keep_within_budget()?;
-        let reading = self.catalog.reading()?;
         let mut paths = request.paths.clone();
         paths.extend(request.to.clone());
         if paths.is_empty() {
             return Err(Error::Usage("A snapshot needs at least one path".to_owned()));
         }
-        let mut look = self.look_at(&paths)?;
+        let _lock = self.lock(PATIENCE)?;
+        // Mostly nothing is taken in, and then nobody waits for room to be made.
+        let mut look = match self.look_and_hold(&paths) {
+            Err(Error::OverBudget { .. }) => {
+                self.keep_within_budget()?;
+                self.look_and_hold(&paths)?
+            }
+            looked => looked?,
+        };
+        let reading = self.catalog.held();
         let fresh = !look.rows.is_empty() || !look.found.is_empty();
         let current = std::mem::take(&mut look.current);
         let mut batch = Batch::default();
@@ -143,6 +149,12 @@ impl Workspace {
         failpoint::hit("capture_after_commit");
         intent.seq = appended.last.seq;
         self.intent_view(&intent, (appended.previous, appended.last.link))
+    }
+
+    /// Looks at some paths, and goes on to hold the moment of the catalog at which it did.
+    fn look_and_hold(&self, paths: &[WorkspacePath]) -> Result<Look> {
+        self.catalog.begin_reading()?;
+        self.look_at(paths).inspect_err(|_| self.catalog.end_reading())
     }
 
     /// Whether a path is still what is known of it, so that its content is in the store already.
@@ -238,7 +250,7 @@ impl Workspace {
         for id in ending.flat_map(|announced| &announced.objects) {
             let stored = self.catalog.object(id)?;
             if let Some(stored) = stored.and_then(|stored| compressed(&stored)) {
-                batch.smaller.push(Row { id: *id, stored });
+                batch.smaller.push(Row { id: *id, stored, base: None });
             }
         }
         Ok(())

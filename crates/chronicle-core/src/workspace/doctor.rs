@@ -20,7 +20,7 @@ use crate::id::{ObjectId, Seq};
 use crate::lock::Lock;
 use crate::path::WorkspacePath;
 use crate::skim;
-use crate::store::{ContentStorage, Disorder, LocalStore, keep_aside};
+use crate::store::{ContentStorage, Disorder, LocalStore, keep_aside, open_chain};
 use crate::view::{DoctorFinding, DoctorReport, LostContent, SCHEMA};
 
 /// Whoever looks after a workspace, and what was found so far.
@@ -367,7 +367,7 @@ impl Workspace {
         let aside = self.store.quarantine(damaged)?;
         for id in damaged {
             let Some(stored) = self.catalog.object(id)? else { continue };
-            let opened = crate::store::open_object(id, &stored, self.home.secrets());
+            let opened = open_chain(id, stored.clone(), &self.bases(), self.home.secrets());
             if matches!(opened, Err(Error::Corrupt { .. })) {
                 keep_aside(&aside.join(id.hex()), &stored)?;
                 self.catalog.delete_object(id)?;

@@ -150,6 +150,7 @@ impl Workspace {
         sketch.add_listings(&survey.listings);
         let mut look = sketch.finish();
         look.rows = intake.finish()?;
+        self.bases().shrink(&mut look.rows, self.home.secrets());
         look.hold = Some(intake.hold());
         look.problems.extend(unread);
         look.blind = survey.problems.iter().map(|problem| problem.path.clone()).collect();

@@ -75,7 +75,7 @@ use crate::home::{Adopted, Home, sync_directory};
 use crate::id::{PlanId, Time, WorkspaceId};
 use crate::known::{Identity, decode_identity, encode_identity};
 use crate::lock::Lock;
-use crate::objects::Objects;
+use crate::objects::{Objects, Versions};
 use crate::path::WorkspacePath;
 use crate::record::{Head, Kind, Labels, Record};
 use crate::store::LocalStore;
@@ -205,6 +205,11 @@ impl Workspace {
             let _ = self.objects.set(opened);
         }
         Ok(self.objects.get().expect("it was just set"))
+    }
+
+    /// The content that later versions may be kept against.
+    fn bases(&self) -> Versions<'_> {
+        Versions { catalog: &self.catalog, local: &self.store }
     }
 
     /// Takes the lock under which the workspace and its history change.

@@ -11,7 +11,7 @@ use crate::base64;
 use crate::catalog::{Log, misfit};
 use crate::error::{Error, Result};
 use crate::head::Anchor;
-use crate::id::{ObjectId, Seq};
+use crate::id::{ObjectId, ObjectSet, Seq};
 use crate::merkle;
 use crate::record::Kind;
 use crate::store::ContentStorage;
@@ -56,6 +56,24 @@ impl Workspace {
         self.catalog.of_kind(Kind::Prune).ok()?.last().copied()
     }
 
+    /// Takes out of these what lies in the catalog; what that is kept against comes in.
+    fn forget_rows(&self, named: &mut ObjectSet) -> Result<()> {
+        let mut below = Vec::new();
+        self.catalog.for_each_object(&mut |id, base| {
+            if named.remove(&id) {
+                below.extend(base);
+            }
+        })?;
+        below.sort_unstable();
+        below.dedup();
+        for id in below {
+            if !self.catalog.has_object(&id)? {
+                named.insert(id);
+            }
+        }
+        Ok(())
+    }
+
     fn verify_once(
         &self,
         request: &VerifyRequest,
@@ -83,9 +101,7 @@ impl Workspace {
             // What is there needs no second look; deep, everything gets one.
             let looked = match request.deep {
                 true => Ok(()),
-                false => self.catalog.for_each_object(&mut |id| {
-                    named.remove(&id);
-                }),
+                false => self.forget_rows(&mut named),
             };
             (signed.join().expect("BUG: a checking thread panicked"), looked)
         });

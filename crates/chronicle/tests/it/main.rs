@@ -34,5 +34,6 @@ mod swaps;
 mod taking_back;
 mod terminal;
 mod trust;
+mod versions;
 mod watch;
 mod workspace;

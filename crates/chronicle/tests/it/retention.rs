@@ -10,6 +10,7 @@ use chronicle_core::{Clock, Home, Time, TurnRequest, Workspace};
 use chronicle_testing::dice::Dice;
 
 use crate::support::{Cli, done};
+use crate::versions::version;
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
@@ -50,7 +51,9 @@ pub(crate) fn live_through(home: &Home, root: &Path, days: i64) -> Workspace {
                 ..TurnRequest::default()
             };
             workspace.turn_start(&request).unwrap();
-            write(&format!("{day} {half} {}\n", "x".repeat(2000)));
+            // Long enough that days are kept against each other.
+            let text = version(usize::try_from(day * 2 + half).unwrap());
+            write(&format!("{day} {half} {text}"));
             workspace.turn_end(&request).unwrap();
         }
     }

@@ -465,10 +465,19 @@ def read_objects(db, store):
     except ImportError as missing:
         return print(f"The objects were not read: there is no module {missing.name}")
     count = sealed = 0
-    below = {form[10:42] for _, form in stored_objects(db, store) if form[0] == 3}
+    def leans_on(form):  # the names of what it cannot be read without
+        if form[0] == 4:
+            return [form[at:at + 32] for at in range(9 + 14, len(form), 36)]
+        return [form[10:42]] if form[0] == 3 else []
+
+    below = {name for _, form in stored_objects(db, store) for name in leans_on(form)}
     forms = {name: form for name, form in stored_objects(db, store) if name in below}
 
     def content_of(form, above=33):
+        if form[0] == 4 and above == 0:
+            raise ValueError("a piece is in pieces itself")
+        if form[0] == 4:
+            return b"".join(content_of(forms[name], 0) for name in leans_on(form))
         if form[0] != 3:
             return decompress(form[9:]) if form[0] else form[9:]
         if form[9] >= above:

@@ -10,6 +10,7 @@ pub const ALL: &[&str] = &[
     "store_after_index_data",
     "store_after_index_rename",
     "store_after_index_removal",
+    "store_before_manifest",
     "store_after_object_data",
     "store_after_object_rename",
     "catalog_before_commit",

@@ -116,12 +116,17 @@ struct Everything {
     /// Each catalog, and how far its log was read.
     catalogs: Vec<(Catalog, Seq)>,
     objects: HashSet<ObjectId>,
+    store: LocalStore,
+    /// Large objects whose pieces are among them already.
+    expanded: HashSet<ObjectId>,
 }
 
 impl Everything {
     fn read(home: &Home) -> Result<Self> {
         let catalogs: Vec<_> = home.catalogs()?.into_iter().map(|c| (c, Seq(0))).collect();
-        let mut needed = Self { catalogs, objects: HashSet::new() };
+        let store = LocalStore::open_with(&home.store(), home.secrets())?;
+        let (objects, expanded) = (HashSet::new(), HashSet::new());
+        let mut needed = Self { catalogs, objects, store, expanded };
         for (catalog, _) in &needed.catalogs {
             add_known(catalog, &mut needed.objects)?;
         }
@@ -134,6 +139,16 @@ impl Everything {
             )));
         }
         Ok(needed)
+    }
+
+    /// Adds the pieces of what is kept in pieces; where those cannot be told, nothing may go.
+    fn add_pieces(&mut self) -> Result<()> {
+        for id in self.store.large()? {
+            if self.objects.contains(&id) && self.expanded.insert(id) {
+                self.objects.extend(self.store.pieces_of(&id)?);
+            }
+        }
+        Ok(())
     }
 
     /// Takes small contents out of the catalogs: how many, and how many bytes.
@@ -159,7 +174,7 @@ impl Needed for Everything {
             *seq = add_records(catalog, *seq, &mut self.objects)?;
             add_below(catalog, &mut self.objects)?;
         }
-        Ok(())
+        self.add_pieces()
     }
 
     fn contains(&self, id: &ObjectId) -> bool {

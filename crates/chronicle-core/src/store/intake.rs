@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::chunks;
 use super::files::{self, Lock};
 use super::local::read_start;
 use super::pack::{PackWriter, tend_orphans};
@@ -16,6 +17,7 @@ use super::packs::List;
 use super::{HEADER, LARGE_OBJECT, LocalStore, Stored};
 use super::{compressed, pack_secret, with_raw, with_stored};
 use crate::error::{Context, Error, Result};
+use crate::failpoint;
 use crate::id::ObjectId;
 use crate::room::{Limits, Room};
 use crate::secret::{SecretKey, SecretRules};
@@ -23,6 +25,11 @@ use crate::secret::{SecretKey, SecretRules};
 /// Up to so many objects, and so many bytes of them, ride in the catalog's transaction.
 const ROWS_MAX: usize = 64;
 const ROW_BYTES_MAX: usize = 1 << 20;
+const WAITING_PART: usize = 4;
+
+/// What is larger is kept in pieces: against an earlier version it would find nothing, since zstd looks no
+/// further back than this.
+const WHOLE_MAX: usize = 2 << 20;
 
 /// A small object that must ride in the catalog's transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +77,8 @@ pub struct Intake<'s> {
     unsettled: AtomicBool,
     lock: Lock,
     in_haste: bool,
+    /// What large objects are kept as; each counts only once its pieces are durable.
+    manifests: Mutex<Vec<(ObjectId, Vec<u8>)>>,
     /// The home and its limits, if there are any, and what is left within them once asked.
     limits: Option<(PathBuf, Limits)>,
     room: OnceLock<Room>,
@@ -90,6 +99,7 @@ impl<'s> Intake<'s> {
             unsettled: AtomicBool::new(false),
             lock,
             in_haste: false,
+            manifests: Mutex::default(),
             limits: None,
             room: OnceLock::new(),
             rules: None,
@@ -186,11 +196,44 @@ impl<'s> Intake<'s> {
     /// Takes in everything the source gives, in bounded memory, and says its name and length.
     pub fn take_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {
         let start = read_start(source)?;
-        if start.len() <= LARGE_OBJECT {
+        if start.len() <= WHOLE_MAX {
             return Ok((self.take(&start)?, start.len() as u64));
         }
-        let room = self.room()?;
-        self.store.loose.put_stream_within(&mut start.as_slice().chain(source), room)
+        let mut source = start.as_slice().chain(source);
+        self.take_in_pieces(&mut source).inspect_err(|error| self.fail(error))
+    }
+
+    /// Takes in a large object in pieces, of which most may be here already.
+    fn take_in_pieces(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {
+        let (id, manifest) = chunks::cut(source, &mut |piece| self.take_piece(piece))?;
+        let length = manifest.length;
+        if lock(&self.claimed).insert(id) && !self.is_kept(&id)? {
+            let stored = manifest.encode();
+            if let Some(room) = self.room()? {
+                room.take(stored.len() as u64)?;
+            }
+            lock(&self.manifests).push((id, stored));
+        }
+        Ok((id, length))
+    }
+
+    fn take_piece(&self, bytes: &[u8]) -> Result<ObjectId> {
+        let id = ObjectId::of(bytes);
+        if lock(&self.claimed).insert(id) && !self.is_kept(&id)? {
+            self.begin_pack()?;
+            with_stored(bytes, |stored| self.append(id, &stored, None))?;
+        }
+        Ok(id)
+    }
+
+    /// From here on what is gathered goes into a pack: a row is found in one catalog only.
+    fn begin_pack(&self) -> Result<()> {
+        let mut gathered = lock(&self.gathered);
+        if let Gathered::Rows { rows, .. } = &*gathered {
+            let writer = self.spill(rows)?;
+            *gathered = Gathered::Pack(writer);
+        }
+        Ok(())
     }
 
     /// Makes durable what was taken in; the rows are durable only with the catalog's commit.
@@ -210,18 +253,28 @@ impl<'s> Intake<'s> {
         }
         lock(&self.claimed).clear();
         match std::mem::replace(&mut *lock(&self.gathered), Gathered::NOTHING) {
-            Gathered::Rows { rows, .. } => return Ok(rows),
-            Gathered::Pack(writer) => self.store.packs.add(writer.finish()?),
+            Gathered::Rows { rows, .. } => self.write_manifests().map(|()| rows),
+            Gathered::Pack(writer) => {
+                self.store.packs.add(writer.finish()?);
+                self.write_manifests().map(|()| Vec::new())
+            }
         }
-        Ok(Vec::new())
+    }
+
+    fn write_manifests(&self) -> Result<()> {
+        for (id, stored) in std::mem::take(&mut *lock(&self.manifests)) {
+            failpoint::hit("store_before_manifest");
+            self.store.loose.put(&id, &stored)?;
+        }
+        Ok(())
     }
 
     fn take_claimed(&self, id: ObjectId, bytes: &[u8], base: Option<ObjectId>) -> Result<()> {
         if self.is_kept(&id)? {
             Ok(())
-        } else if bytes.len() > LARGE_OBJECT {
-            let room = self.room()?;
-            self.store.loose.put_stream_within(&mut &*bytes, room).map(|_| ())
+        } else if bytes.len() > WHOLE_MAX {
+            lock(&self.claimed).remove(&id);
+            self.take_in_pieces(&mut &*bytes).map(|_| ())
         } else if (self.in_haste || base.is_some()) && self.has_rows() {
             let base = base.filter(|_| !self.in_haste);
             with_raw(bytes, |stored| self.append(id, &stored, base))
@@ -293,7 +346,9 @@ impl<'s> Intake<'s> {
         let mut gathered = lock(&self.gathered);
         match &mut *gathered {
             Gathered::Rows { rows, bytes } => {
-                *bytes += HEADER + stored.payload.len();
+                // What waits to be made smaller counts as what will be left of it.
+                let part = if base.is_some() { WAITING_PART } else { 1 };
+                *bytes += HEADER + stored.payload.len() / part;
                 rows.push(Row { id, stored: stored.to_bytes(), base });
                 if rows.len() > ROWS_MAX || *bytes > ROW_BYTES_MAX {
                     *gathered = Gathered::Pack(self.spill(rows)?);

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::io::{Cursor, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::files::{self, Lock, Temporary};
@@ -24,7 +25,7 @@ const FORMAT_WORDS: &str = "chronicle store ";
 /// The content store of a home, on the local filesystem.
 pub struct LocalStore {
     directory: PathBuf,
-    pub(super) packs: Packs,
+    pub(super) packs: Arc<Packs>,
     pub(super) loose: Loose,
     pub(super) secrets: Secrets,
     /// Open intakes of this handle: waiting for them would be waiting for oneself.
@@ -40,11 +41,14 @@ impl LocalStore {
     /// The same, with the key that seals secrets.
     pub(crate) fn open_with(directory: &Path, secrets: &Secrets) -> Result<Self> {
         let temporary = directory.join("tmp");
-        let packs = directory.join("packs");
+        let directories =
+            Directories { packs: directory.join("packs"), temporary: temporary.clone() };
+        let packs = Arc::new(Packs::new(directories, secrets.clone()));
+        let objects = directory.join("objects");
         let store = Self {
             directory: directory.to_owned(),
-            loose: Loose::new(directory.join("objects"), temporary.clone(), secrets.clone()),
-            packs: Packs::new(Directories { packs, temporary }, secrets.clone()),
+            loose: Loose::new(objects, temporary, secrets.clone(), Arc::clone(&packs)),
+            packs,
             secrets: secrets.clone(),
             intakes: AtomicUsize::new(0),
         };
@@ -68,6 +72,21 @@ impl LocalStore {
         let _lock = Lock::exclusive(&self.lock_path())?;
         objects.iter().try_for_each(|id| self.loose.delete(id))?;
         self.packs.delete(&objects.iter().copied().collect::<HashSet<_>>())
+    }
+
+    /// The names of the pieces that an object is kept in; none if it is kept whole, or not here.
+    pub(crate) fn pieces_of(&self, id: &ObjectId) -> Result<Vec<ObjectId>> {
+        let manifest = self.loose.manifest(id)?;
+        Ok(manifest
+            .into_iter()
+            .flat_map(|manifest| manifest.pieces)
+            .map(|piece| piece.id)
+            .collect())
+    }
+
+    /// The objects with a file of their own, some of which are kept in pieces.
+    pub(crate) fn large(&self) -> Result<Vec<ObjectId>> {
+        Ok(self.loose.all()?.into_iter().map(|(id, _)| id).collect())
     }
 
     /// The bytes that the store takes on disk.

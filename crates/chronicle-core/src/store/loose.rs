@@ -7,8 +7,11 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::chunks::{CODEC_CHUNKS, Manifest, PiecesReader};
 use super::files::{self, Temporary};
+use super::packs::Packs;
 use super::{CODEC_RAW, CODEC_SEALED, CODEC_ZSTD, HEADER, LEVEL};
 use super::{corrupt, decoder, header, parse_header, refused};
 use crate::error::{Context, Error, Result};
@@ -20,15 +23,23 @@ use crate::secret::{Sealing, SecretKey, Secrets, Unsealing};
 /// Bytes of content that are in memory at a time.
 const PIECE: usize = 256 << 10;
 
+#[derive(Clone)]
 pub(super) struct Loose {
     directory: PathBuf,
     temporary: PathBuf,
     secrets: Secrets,
+    /// Where the pieces of large objects lie.
+    packs: Arc<Packs>,
 }
 
 impl Loose {
-    pub(super) fn new(directory: PathBuf, temporary: PathBuf, secrets: Secrets) -> Self {
-        Self { directory, temporary, secrets }
+    pub(super) fn new(
+        directory: PathBuf,
+        temporary: PathBuf,
+        secrets: Secrets,
+        packs: Arc<Packs>,
+    ) -> Self {
+        Self { directory, temporary, secrets, packs }
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -66,16 +77,7 @@ impl Loose {
         self.put_pieces(source, false, None, None)
     }
 
-    /// The same as far as there is room.
-    pub(super) fn put_stream_within(
-        &self,
-        source: &mut dyn Read,
-        room: Option<&Room>,
-    ) -> Result<(ObjectId, u64)> {
-        self.put_pieces(source, false, room, None)
-    }
-
-    /// The same for secret content, sealed piece by piece.
+    /// The same for secret content, sealed piece by piece, as far as there is room.
     pub(super) fn put_secret_within(
         &self,
         source: &mut dyn Read,
@@ -170,11 +172,32 @@ impl Loose {
         }
     }
 
+    /// A piece of a large object, wherever it lies; one that is in pieces itself would be no end.
+    pub(super) fn piece(&self, id: &ObjectId) -> Result<Vec<u8>> {
+        if let Some(bytes) = self.packs.look_up(id)? {
+            return Ok(bytes);
+        }
+        match self.manifest(id)? {
+            None => self.get(id)?.ok_or(Error::Missing(*id)),
+            Some(_) => Err(corrupt(id, "a piece is in pieces itself")),
+        }
+    }
+
+    /// The pieces of an object, if it is kept in pieces.
+    pub(super) fn manifest(&self, id: &ObjectId) -> Result<Option<Manifest>> {
+        let path = self.path(id);
+        let Some(mut file) = files::open(&path)? else { return Ok(None) };
+        match read_header(&mut file, id, &path)? {
+            (CODEC_CHUNKS, length) => Manifest::read(id, length, &mut file, &path).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// The object as a stream that verifies itself; `None` if it is not here.
     pub(super) fn reader(&self, id: &ObjectId) -> Result<Option<Verifying>> {
         let path = self.path(id);
         match files::open(&path)? {
-            Some(file) => Verifying::new(id, &path, file, &self.secrets).map(Some),
+            Some(file) => Verifying::new(id, &path, file, self).map(Some),
             None => Ok(None),
         }
     }
@@ -269,6 +292,7 @@ enum Payload {
     Raw(BufReader<File>),
     Zstd(zstd::stream::read::Decoder<'static, BufReader<File>>),
     Sealed(Box<dyn Read + Send>),
+    Pieces(PiecesReader),
 }
 
 impl Read for Payload {
@@ -277,6 +301,7 @@ impl Read for Payload {
             Self::Raw(file) => file.read(buffer),
             Self::Zstd(decoder) => decoder.read(buffer),
             Self::Sealed(opened) => opened.read(buffer),
+            Self::Pieces(pieces) => pieces.read(buffer),
         }
     }
 }
@@ -292,7 +317,7 @@ pub(super) struct Verifying {
 }
 
 impl Verifying {
-    fn new(id: &ObjectId, path: &Path, file: File, secrets: &Secrets) -> Result<Self> {
+    fn new(id: &ObjectId, path: &Path, file: File, loose: &Loose) -> Result<Self> {
         let mut file = BufReader::with_capacity(PIECE, file);
         let (codec, left) = read_header(&mut file, id, path)?;
         let mut hasher = blake3::Hasher::new();
@@ -300,9 +325,13 @@ impl Verifying {
             CODEC_RAW => Payload::Raw(file),
             CODEC_ZSTD => Payload::Zstd(decoder(file).at("read", path)?),
             CODEC_SEALED => {
-                let key = secrets.key()?;
+                let key = loose.secrets.key()?;
                 hasher = key.hasher();
                 Payload::Sealed(open_sealed(id, path, file, key)?)
+            }
+            CODEC_CHUNKS => {
+                let manifest = Manifest::read(id, left, &mut file, path)?;
+                Payload::Pieces(PiecesReader::new(manifest, loose.clone()))
             }
             _ => return Err(corrupt(id, "its codec is not known")),
         };

@@ -3,6 +3,7 @@
 //! Which objects are still needed is not decided here, and neither is when content must be durable:
 //! an [`Intake`] belongs to one capture, whose commit point is the catalog's transaction.
 
+mod chunks;
 mod delta;
 mod files;
 mod index;

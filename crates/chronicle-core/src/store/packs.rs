@@ -113,6 +113,14 @@ impl Packs {
         })
     }
 
+    /// The object's bytes, from packs that came since too.
+    pub(super) fn look_up(&self, id: &ObjectId) -> Result<Option<Vec<u8>>> {
+        if let Ok(Some(bytes)) = self.get(id, &self.listed()?, false) {
+            return Ok(Some(bytes));
+        }
+        self.get(id, &self.list_again()?, true)
+    }
+
     /// The pack that has the object.
     pub(super) fn find(
         &self,

@@ -160,7 +160,10 @@ impl LocalStore {
         let aside = self.aside();
         let _lock = Lock::exclusive_within(&self.lock_path(), PATIENCE)?;
         files::make_directory(&aside)?;
-        for id in objects {
+        // A piece that is damaged would be taken for one that is here.
+        let pieces = objects.iter().flat_map(|id| self.pieces_of(id).unwrap_or_default());
+        let objects: HashSet<ObjectId> = objects.iter().copied().chain(pieces).collect();
+        for id in &objects {
             if matches!(self.loose.get(id), Err(Error::Corrupt { .. })) {
                 self.loose.move_to(id, &aside.join(id.hex()))?;
             }

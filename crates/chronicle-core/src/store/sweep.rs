@@ -51,13 +51,14 @@ impl LocalStore {
         let packs = self.wasteful_packs(needed)?;
         let loose = self.loose.all()?;
         let total = (packs.len() + loose.len()) as u64;
-        for (done, pack) in packs.iter().enumerate() {
-            progress(done as u64, total);
-            self.sweep_pack(pack, needed, &mut swept)?;
-        }
+        // First what may be in pieces: without them it would be taken for content that is here.
         for (done, batch) in loose.chunks(FILES_AT_ONCE).enumerate() {
-            progress((packs.len() + done * FILES_AT_ONCE) as u64, total);
+            progress((done * FILES_AT_ONCE) as u64, total);
             self.sweep_files(batch, needed, &mut swept)?;
+        }
+        for (done, pack) in packs.iter().enumerate() {
+            progress((loose.len() + done) as u64, total);
+            self.sweep_pack(pack, needed, &mut swept)?;
         }
         progress(total, total);
         self.packs.forget()?;

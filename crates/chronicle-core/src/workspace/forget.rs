@@ -99,7 +99,9 @@ impl Workspace {
         };
         let mut record = self.record(Kind::Forget, labels);
         record.changes = changes.iter().map(|change| redacted(change, objects)).collect();
-        let names: Vec<u8> = objects.iter().flat_map(|id| id.0).collect();
+        // Pieces that other content has too are needed, and stay.
+        let pieces = objects.iter().flat_map(|id| self.store.pieces_of(id).unwrap_or_default());
+        let names: Vec<u8> = objects.iter().copied().chain(pieces).flat_map(|id| id.0).collect();
         let state = vec![(FORGETTING, Some(names))];
         let known = hidden.into_iter().filter_map(|(path, known)| unknown_update(&path, &known));
         let mut batch =

@@ -71,6 +71,11 @@ impl Workspace {
                 named.insert(id);
             }
         }
+        for id in self.store.large()? {
+            if named.contains(&id) {
+                named.extend(self.store.pieces_of(&id)?);
+            }
+        }
         Ok(())
     }
 

@@ -143,7 +143,10 @@ fn object_is_taken_in_once() {
     let store = home.store();
     take(&store, 100);
     let large = sample(1, LARGE_OBJECT + 1);
-    store.put(&ObjectId::of(&large), &large).unwrap();
+    let mut intake = store.intake().unwrap();
+    intake.take(&large).unwrap();
+    assert_eq!(intake.finish().unwrap(), []);
+    drop(intake);
     store.put(&ObjectId::of(b"single"), b"single").unwrap();
     let before = store.stored_bytes().unwrap();
 
@@ -184,18 +187,19 @@ fn full_pack_is_followed_by_another() {
     let home = Home::new();
     let store = home.store();
     let mut intake = store.intake().unwrap();
-    let random = random(LARGE_OBJECT);
+    // As large as can be without being kept in pieces.
+    let random = random(LARGE_OBJECT / 2);
     let object = |number: u8| {
         let mut bytes = random.clone();
         bytes[0] = number;
         bytes
     };
-    for number in 0..66 {
+    for number in 0..132 {
         intake.take(&object(number)).unwrap();
     }
     intake.finish().unwrap();
     assert_eq!(home.names("packs").iter().filter(|name| name.ends_with(".pack")).count(), 2);
-    for number in 0..66 {
+    for number in 0..132 {
         assert!(home.store().get(&ObjectId::of(&object(number))).unwrap() == object(number));
     }
 }

@@ -39,6 +39,7 @@ crash_tests! {
     store_after_index_data
     store_after_pack_rename
     store_after_index_rename
+    store_before_manifest
     catalog_before_commit
     capture_before_commit
     capture_after_commit

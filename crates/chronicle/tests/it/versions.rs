@@ -4,10 +4,12 @@
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 
+use chronicle_core::LARGE_OBJECT;
+use chronicle_testing::dice::Dice;
 use rusqlite::Connection;
 
 use crate::secrets::{MARKER, assert_nowhere, holding};
-use crate::support::Cli;
+use crate::support::{Cli, listing};
 
 /// A text of which each version differs from the one before in a line.
 pub(crate) fn version(number: usize) -> String {
@@ -121,4 +123,86 @@ fn a_damaged_version_is_named_with_what_stands_on_it() {
     }
     cli.call(["doctor"]).ok();
     all_come_back(&cli, 6);
+}
+
+/// A workspace with a large file, and what the file holds.
+fn with_large() -> (Cli, Vec<u8>) {
+    let cli = Cli::adopted(&[("a.txt", "1\n")]);
+    let bytes = Dice::new(3).bytes(2 * LARGE_OBJECT);
+    fs::write(cli.root().join("large"), &bytes).unwrap();
+    cli.call(["settle"]).ok();
+    (cli, bytes)
+}
+
+fn stored_bytes(cli: &Cli) -> u64 {
+    let files = listing(&cli.home().join("store")).into_iter();
+    files
+        .filter_map(|path| fs::metadata(path).ok())
+        .filter(fs::Metadata::is_file)
+        .map(|m| m.len())
+        .sum()
+}
+
+#[test]
+fn an_edit_of_a_large_file_costs_a_few_pieces() {
+    let (cli, first) = with_large();
+    let before = stored_bytes(&cli);
+    assert!(before > first.len() as u64);
+    let mut edited = first.clone();
+    edited[3_000_000..3_000_010].copy_from_slice(b"0123456789");
+    edited.splice(5_000_000..5_000_000, *b"in the middle");
+    cli.turn("s", "edit it", || fs::write(cli.root().join("large"), &edited).unwrap());
+    let grown = stored_bytes(&cli) - before;
+    assert!(grown < 3 << 20, "{grown}");
+    // The same content elsewhere costs nothing but its name.
+    fs::write(cli.root().join("copy"), &first).unwrap();
+    cli.call(["settle"]).ok();
+    assert!(stored_bytes(&cli) - before - grown < 4096);
+    cli.call(["verify", "--deep"]).ok();
+    cli.call(["gc"]).ok();
+    cli.call(["undo", "turn:1", "--yes"]).ok();
+    assert!(fs::read(cli.root().join("large")).unwrap() == first);
+    cli.call(["redo", "--yes"]).ok();
+    assert!(fs::read(cli.root().join("large")).unwrap() == edited);
+    cli.call(["verify", "--deep"]).ok();
+}
+
+/// The pieces of what is forgotten go; those that other content has too stay.
+#[test]
+fn a_large_file_is_forgotten_piece_by_piece() {
+    let (cli, mut bytes) = with_large();
+    let first = bytes.clone();
+    bytes[4_000_000..4_000_022].copy_from_slice(MARKER.as_bytes());
+    fs::write(cli.root().join("large"), &bytes).unwrap();
+    cli.call(["settle"]).ok();
+    fs::write(cli.root().join("large"), &first).unwrap();
+    cli.call(["settle"]).ok();
+    assert!(!holding(&cli.home(), MARKER.as_bytes()).is_empty());
+    let object = chronicle_core::ObjectId::of(&bytes).to_string();
+    cli.call(["forget", &object, "--yes"]).ok();
+    assert_nowhere(&cli, MARKER);
+    cli.call(["verify", "--deep"]).ok();
+    cli.turn("s", "remove it", || fs::remove_file(cli.root().join("large")).unwrap());
+    cli.call(["undo", "turn:1", "--yes"]).ok();
+    assert!(fs::read(cli.root().join("large")).unwrap() == first);
+}
+
+/// A damaged piece is found, and heals from a file that still has it.
+#[test]
+fn a_damaged_piece_is_taken_in_again() {
+    let (cli, bytes) = with_large();
+    let is_pack = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "pack");
+    let pack = listing(&cli.home().join("store")).into_iter().filter(is_pack);
+    let pack = pack.max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
+    let mut damaged = fs::read(&pack).unwrap();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    fs::write(&pack, damaged).unwrap();
+    cli.call(["verify"]).ok();
+    cli.call(["verify", "--deep"]).exits(12);
+    cli.call(["doctor"]).ok();
+    cli.call(["verify", "--deep"]).ok();
+    cli.turn("s", "remove it", || fs::remove_file(cli.root().join("large")).unwrap());
+    cli.call(["undo", "turn:1", "--yes"]).ok();
+    assert!(fs::read(cli.root().join("large")).unwrap() == bytes);
 }

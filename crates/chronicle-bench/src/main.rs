@@ -1,12 +1,13 @@
 //! Measures Chronicle beside the bare limit of each job, in one run on one machine.
 //!
-//! usage: `chronicle-bench [--large | --small | --watched] [--out FILE] DIR`; `--small` stops after the
-//! figures of one file, `--watched` measures only looks through the watcher; DIR must be on a journaled file system, as
+//! usage: `chronicle-bench [--large | --small | --watched | --store] [--out FILE] DIR`; `--small` stops after the
+//! figures of one file, `--watched` measures only looks through the watcher, `--store` only what content takes; DIR must be on a journaled file system, as
 //! `bench/run` makes one. Only ratios count: times drift from run to run.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
 
 mod edits;
 mod hooks;
+mod large;
 mod measure;
 mod proof;
 mod rows;
@@ -22,6 +23,7 @@ struct Options {
     large: bool,
     small: bool,
     watched: bool,
+    store: bool,
     out: Option<PathBuf>,
     directory: PathBuf,
 }
@@ -38,7 +40,7 @@ fn main() -> Result<()> {
 }
 
 fn options() -> Result<Options> {
-    let (mut large, mut small, mut watched) = (false, false, false);
+    let (mut large, mut small, mut watched, mut store) = (false, false, false, false);
     let (mut out, mut directory) = (None, None);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -46,13 +48,15 @@ fn options() -> Result<Options> {
             "--large" => large = true,
             "--small" => small = true,
             "--watched" => watched = true,
+            "--store" => store = true,
             "--out" => out = Some(PathBuf::from(words.next().ok_or("--out needs a file")?)),
             _ => directory = Some(PathBuf::from(word)),
         }
     }
-    let directory = directory
-        .ok_or("usage: chronicle-bench [--large | --small | --watched] [--out FILE] DIR")?;
-    Ok(Options { large, small, watched, out, directory })
+    let directory = directory.ok_or(
+        "usage: chronicle-bench [--large | --small | --watched | --store] [--out FILE] DIR",
+    )?;
+    Ok(Options { large, small, watched, store, out, directory })
 }
 
 fn measure_all(options: &Options) -> Result<Vec<Row>> {
@@ -65,20 +69,33 @@ fn measure_all(options: &Options) -> Result<Vec<Row>> {
         std::fs::remove_dir_all(&scratch)?;
         return Ok(rows);
     }
+    if options.store {
+        let rows = contents(&scratch)?;
+        std::fs::remove_dir_all(&scratch)?;
+        return Ok(rows);
+    }
     say("one file");
     let mut rows = rows::in_process(&scratch)?;
     say("one process");
     rows.push(rows::process(&scratch)?);
     say("a turn's end");
     rows.push(proof::turn_end(&scratch)?);
-    say("many small edits");
-    rows.extend(edits::rows(&scratch)?);
     if !options.small {
+        rows.extend(contents(&scratch)?);
         say("verifying");
         rows.push(proof::verify(&scratch)?);
         rows.extend(trees(&scratch, options.large)?);
     }
     std::fs::remove_dir_all(&scratch)?;
+    Ok(rows)
+}
+
+/// What content takes, and how fast it is read.
+fn contents(scratch: &Path) -> Result<Vec<Row>> {
+    say("many small edits");
+    let mut rows = edits::rows(scratch)?;
+    say("one large file");
+    rows.extend(large::rows(scratch)?);
     Ok(rows)
 }
 

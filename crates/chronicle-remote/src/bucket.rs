@@ -7,8 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
-use futures_util::future::try_join_all;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
@@ -26,6 +25,9 @@ use crate::random::random_bytes;
 
 /// Longer bytes than this are put in several requests, of this length each.
 pub const MULTIPART: usize = 8 << 20;
+
+/// How many of these requests are under way at once.
+const PARTS_AT_ONCE: usize = 4;
 
 /// The longest key, prefix included.
 const KEY_MAX: usize = 512;
@@ -418,7 +420,7 @@ async fn send_parts(upload: &mut dyn MultipartUpload, bytes: &Bytes) -> object_s
     let pieces = (0..bytes.len()).step_by(MULTIPART);
     let pieces = pieces.map(|at| bytes.slice(at..bytes.len().min(at + MULTIPART)));
     let sent: Vec<_> = pieces.map(|piece| upload.put_part(piece.into())).collect();
-    try_join_all(sent).await?;
+    stream::iter(sent).buffer_unordered(PARTS_AT_ONCE).try_collect::<()>().await?;
     upload.complete().await.map(|_| ())
 }
 

@@ -36,7 +36,7 @@ mod writer;
 pub use bucket::{Bucket, ConditionalPut, Listed, MULTIPART};
 pub use error::{Cause, RemoteError, Result};
 pub use options::BucketOptions;
-pub use pack::{PACK_FULL, STORED_MAX};
+pub use pack::{CONTENT_MAX, PACK_FULL};
 pub use patience::Patience;
 pub use seal::RemoteKey;
 pub use store::RemoteStore;

@@ -19,8 +19,11 @@ pub(crate) const LENGTH: u64 = 4;
 /// A pack of several objects is not longer than this.
 pub const PACK_FULL: usize = 16 << 20;
 
-/// The longest stored form; longer content comes in chunks, which are objects of their own.
-pub const STORED_MAX: usize = 256 << 20;
+/// The longest content; what is longer comes in chunks, which are objects of their own.
+pub const CONTENT_MAX: usize = 256 << 20;
+
+/// The longest stored form: that of content that does not compress, or was sealed as a secret.
+pub(crate) const STORED_MAX: usize = CONTENT_MAX + (64 << 10);
 
 /// Names a pack by the hash of its bytes in the bucket; keyed, where they are sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,7 +5,7 @@
 //! and deleted before it, so whoever sees an index sees its pack.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::{Cursor, Read};
+use std::io::{Cursor, ErrorKind, Read};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,12 +16,15 @@ use crate::error::{Cause, RemoteError};
 use crate::format;
 use crate::index::{INDEX_MAX, Index, Location, Refusal};
 use crate::known::Known;
-use crate::pack::{Finished, PackBuilder, PackName, STORED_MAX, length_in_bucket};
+use crate::pack::{CONTENT_MAX, Finished, PackBuilder, PackName, length_in_bucket};
 use crate::seal::{self, Kind, RemoteKey, Sealer, cover, sealed_length};
 use crate::writer::RemotePackWriter;
 
 /// How often an object whose bytes are wrong is read, since a line may have damaged it on the way.
 const READS: usize = 2;
+
+/// How many indexes are read at a time.
+const READERS: usize = 8;
 
 /// How often a deletion looks whether others wrote the object meanwhile.
 const DELETE_ROUNDS: usize = 8;
@@ -101,13 +104,34 @@ impl RemoteStore {
             }
         }
         self.known().keep_only(&indexes);
-        for (name, length) in indexes {
-            let read = self.known().has_pack(&name);
-            if !read {
-                self.learn(name, length, packs.get(&name).copied())?;
+        let new: Vec<_> = {
+            let known = self.known();
+            let unread = indexes.into_iter().filter(|(name, _)| !known.has_pack(name));
+            unread.map(|(name, length)| (name, length, packs.get(&name).copied())).collect()
+        };
+        self.learn_all(new)
+    }
+
+    /// Reads new indexes, several at a time: a machine that lost everything has thousands to read.
+    fn learn_all(&self, new: Vec<(PackName, u64, Option<u64>)>) -> Result<(), Error> {
+        let readers = new.len().min(READERS);
+        let left = Mutex::new(new);
+        let read = || -> Result<(), Error> {
+            loop {
+                let Some((name, length, pack)) = lock(&left).pop() else { return Ok(()) };
+                // Who fails leaves nothing to the others, since the whole has failed.
+                let learned = self.learn(name, length, pack);
+                learned.inspect_err(|_| lock(&left).clear())?;
             }
-        }
-        Ok(())
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..readers).map(|_| scope.spawn(read)).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Result<(), Error>>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            // All are waited for before the first failure counts.
+            threads.into_iter().map(join).collect::<Vec<_>>().into_iter().collect()
+        })
     }
 
     /// Reads one index and believes it only if it fits its pack.
@@ -328,6 +352,9 @@ impl ContentStorage for RemoteStore {
         if found != *id {
             return Err(corrupt(id, format!("its bytes have the hash {found}")));
         }
+        if bytes.len() > CONTENT_MAX {
+            return Err(not_taken(ErrorKind::FileTooLarge.into()));
+        }
         let mut writer = self.writer();
         writer.add(id, &pack_object(bytes))?;
         writer.finish().map(|_| ())
@@ -346,16 +373,17 @@ impl ContentStorage for RemoteStore {
     }
 
     fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64), Error> {
-        let io = |source| Error::Io { action: "take in", path: PathBuf::from("(content)"), source };
         let mut bytes = Vec::new();
-        source.take(STORED_MAX as u64 + 1).read_to_end(&mut bytes).map_err(io)?;
-        if bytes.len() > STORED_MAX {
-            return Err(io(std::io::ErrorKind::FileTooLarge.into()));
-        }
+        source.take(CONTENT_MAX as u64 + 1).read_to_end(&mut bytes).map_err(not_taken)?;
         let id = ObjectId::of(&bytes);
         self.put(&id, &bytes)?;
         Ok((id, bytes.len() as u64))
     }
+}
+
+/// The error of content that cannot be taken in.
+pub(crate) fn not_taken(source: std::io::Error) -> Error {
+    Error::Io { action: "take in", path: PathBuf::from("(content)"), source }
 }
 
 pub(crate) fn corrupt(id: &ObjectId, why: impl Into<String>) -> Error {

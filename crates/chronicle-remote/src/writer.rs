@@ -1,11 +1,12 @@
 //! Gathers objects into packs, so that many small ones cost few requests.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 
 use chronicle_core::{Error, ObjectId};
 
 use crate::pack::{PackBuilder, STORED_MAX};
-use crate::store::{RemoteStore, corrupt};
+use crate::store::{RemoteStore, corrupt, not_taken};
 
 /// What a writer wrote.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +36,11 @@ impl<'a> RemotePackWriter<'a> {
 
     /// Takes an object; it is durable once its pack is full or the writer finished.
     pub fn add(&mut self, id: &ObjectId, stored: &[u8]) -> Result<(), Error> {
-        if stored.is_empty() || stored.len() > STORED_MAX {
-            return Err(corrupt(id, format!("its stored form has {} bytes", stored.len())));
+        if stored.is_empty() {
+            return Err(corrupt(id, "its stored form is empty"));
+        }
+        if stored.len() > STORED_MAX {
+            return Err(not_taken(ErrorKind::FileTooLarge.into()));
         }
         if self.gathered.contains(id) || self.store.is_known(id) {
             self.written.known += 1;

@@ -1,7 +1,7 @@
 //! Packs and indexes in the bucket: how many there are, in which order they come and go, and lies.
 
 use chronicle_core::{ContentStorage, Error, ObjectId, pack_object};
-use chronicle_remote::{Bucket, PACK_FULL, RemoteStore, Written};
+use chronicle_remote::{Bucket, PACK_FULL, RemoteError, RemoteStore, Written};
 use chronicle_testing::contract::sample;
 
 use crate::server::{Fault, Server};
@@ -71,6 +71,26 @@ fn another_handle_sees_what_the_first_wrote() {
     assert!(second.exists(&ObjectId::of(&sample(0, 2000))).unwrap());
     check_all(&second, 0..100);
     check_all(&store(&bucket), 0..100);
+}
+
+/// A machine that lost everything reads all indexes, or says why not.
+#[test]
+fn many_indexes_are_read_at_connect_or_none_of_them_counts() {
+    let server = Server::start();
+    let bucket = server.bucket();
+    let first = store(&bucket);
+    for number in 0..30 {
+        let bytes = sample(number, 2000);
+        first.put(&ObjectId::of(&bytes), &bytes).unwrap();
+    }
+    server.calm();
+    let second = store(&bucket);
+    assert_eq!(server.count("GET", ".idx"), 30);
+    check_all(&second, 0..30);
+    assert_eq!(server.count("GET", ".idx"), 30, "each is read once");
+    server.fail("GET", ".idx", Fault::Error(403, "ExpiredToken"), 1);
+    let refused = RemoteStore::connect(bucket.clone(), None).unwrap_err();
+    assert_eq!(RemoteError::of(&refused).unwrap().code(), "remote_credentials_expired");
 }
 
 #[test]

@@ -140,6 +140,22 @@ mod tests {
         }
     }
 
+    /// Two files under one nonce would tell what they differ in.
+    #[test]
+    fn no_two_files_are_sealed_under_one_nonce() {
+        let key = RemoteKey::derive(&[1; 32]);
+        let mut nonces = std::collections::HashSet::new();
+        for _ in 0..20 {
+            let mut builder = PackBuilder::new();
+            builder.add(ObjectId::of(b"x"), b"x");
+            let finished = builder.finish(Some(&key));
+            assert_eq!(finished.pack_bytes[8..8 + NONCE], finished.index.nonce);
+            nonces.insert(finished.pack_bytes[8..8 + NONCE].to_vec());
+            nonces.insert(finished.index_bytes[8..8 + NONCE].to_vec());
+        }
+        assert_eq!(nonces.len(), 40);
+    }
+
     #[test]
     fn one_name_has_one_key() {
         let name = PackName([0xab; 32]);

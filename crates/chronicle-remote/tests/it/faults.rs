@@ -196,11 +196,15 @@ fn listing_goes_on_where_it_was_cut() {
     let bucket = server.bucket();
     let keys: Vec<String> = (0..23).map(|number| format!("packs/{number:02}")).collect();
     keys.iter().for_each(|key| bucket.put(key, &b"x"[..]).unwrap());
+    server.calm();
     for fault in [Fault::Cut, Fault::Error(500, "InternalError"), Fault::LoseAnswer] {
-        server.fail("GET", "", fault, 3);
-        let found = bucket.list("packs").unwrap();
-        assert!(found.iter().map(|listed| &listed.key).eq(&keys), "{fault:?}");
-        server.calm();
+        for spared in 0..5 {
+            server.fail_after(spared, "GET", fault, 2);
+            let found = bucket.list("packs").unwrap();
+            assert!(found.iter().map(|listed| &listed.key).eq(&keys), "{fault:?} after {spared}");
+            assert_eq!(server.seen().len(), 5 + 2, "no page is asked for that was there already");
+            server.calm();
+        }
     }
 }
 

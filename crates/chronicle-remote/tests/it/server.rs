@@ -53,6 +53,8 @@ struct Rule {
     /// What the key must contain.
     part: &'static str,
     fault: Fault,
+    /// How many requests that fit are let through first.
+    spared: usize,
     left: usize,
 }
 
@@ -130,7 +132,14 @@ impl Server {
 
     /// Lets requests of this method about keys with this part fail so many times.
     pub fn fail(&self, method: &'static str, part: &'static str, fault: Fault, times: usize) {
-        self.state.lock().unwrap().rules.push(Rule { method, part, fault, left: times });
+        let rule = Rule { method, part, fault, spared: 0, left: times };
+        self.state.lock().unwrap().rules.push(rule);
+    }
+
+    /// The same for whatever is asked for by this method, after so many requests went well.
+    pub fn fail_after(&self, spared: usize, method: &'static str, fault: Fault, times: usize) {
+        let rule = Rule { method, part: "", fault, spared, left: times };
+        self.state.lock().unwrap().rules.push(rule);
     }
 
     /// Forgets what was asked and lets nothing fail.
@@ -264,6 +273,10 @@ impl State {
             rule.left > 0 && rule.method == asked.method && asked.key.contains(rule.part)
         };
         let rule = self.rules.iter_mut().find(fits)?;
+        if rule.spared > 0 {
+            rule.spared -= 1;
+            return None;
+        }
         rule.left -= 1;
         Some(rule.fault)
     }

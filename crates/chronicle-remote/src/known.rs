@@ -74,12 +74,13 @@ impl Known {
         }
     }
 
-    /// Forgets every pack that is not in this list.
-    pub(crate) fn keep_only(&mut self, listed: &BTreeMap<PackName, u64>) {
+    /// Forgets every pack that is not in this list, and says whether there was one.
+    pub(crate) fn keep_only(&mut self, listed: &BTreeMap<PackName, u64>) -> bool {
         let names = self.packs.keys().chain(self.refused.keys());
         let gone: Vec<PackName> =
             names.filter(|name| !listed.contains_key(name)).copied().collect();
         gone.iter().for_each(|name| self.forget(name));
+        !gone.is_empty()
     }
 
     pub(crate) fn mark_damaged(&mut self, id: ObjectId) {

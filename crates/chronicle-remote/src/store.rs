@@ -26,8 +26,8 @@ const READS: usize = 2;
 /// How many indexes are read at a time.
 const READERS: usize = 8;
 
-/// How often a deletion looks whether others wrote the object meanwhile.
-const DELETE_ROUNDS: usize = 8;
+/// How often it is looked again because others moved objects meanwhile.
+const ROUNDS: usize = 8;
 
 /// The first byte of a stored form that only the owner's key for secrets opens.
 const CODEC_SEALED: u8 = 2;
@@ -91,10 +91,11 @@ impl RemoteStore {
     /// Lists the bucket again and reads the indexes that are new.
     pub fn refresh(&self) -> Result<(), Error> {
         let _changing = lock(&self.changing);
-        self.refresh_now()
+        self.refresh_now().map(|_| ())
     }
 
-    fn refresh_now(&self) -> Result<(), Error> {
+    /// Says whether a pack that was known is gone: then this list may be of two times, page by page.
+    fn refresh_now(&self) -> Result<bool, Error> {
         let (mut packs, mut indexes) = (BTreeMap::new(), BTreeMap::new());
         for listed in self.bucket.list("packs")? {
             if let Some(name) = PackName::parse(&listed.key, ".pack") {
@@ -103,13 +104,14 @@ impl RemoteStore {
                 indexes.insert(name, listed.length);
             }
         }
-        self.known().keep_only(&indexes);
+        let gone = self.known().keep_only(&indexes);
         let new: Vec<_> = {
             let known = self.known();
             let unread = indexes.into_iter().filter(|(name, _)| !known.has_pack(name));
             unread.map(|(name, length)| (name, length, packs.get(&name).copied())).collect()
         };
-        self.learn_all(new)
+        self.learn_all(new)?;
+        Ok(gone)
     }
 
     /// Reads new indexes, several at a time: a machine that lost everything has thousands to read.
@@ -136,17 +138,27 @@ impl RemoteStore {
 
     /// Reads one index and believes it only if it fits its pack.
     fn learn(&self, name: PackName, length: u64, pack: Option<u64>) -> Result<(), Error> {
-        match self.read_index(name, length)? {
-            Some(Ok(index)) => match pack {
-                Some(pack) if pack == length_in_bucket(&index, self.key.as_ref()) => {
-                    self.known().add(Arc::new(index));
-                }
-                Some(_) => {
-                    self.known().refuse(name, Refusal::Damaged("its pack has another length"))
-                }
-                None => self.known().refuse(name, Refusal::Damaged("its pack is not there")),
-            },
-            Some(Err(why)) => self.known().refuse(name, why),
+        let Some(index) = self.read_index(name, length)? else { return Ok(()) };
+        let index = match index {
+            Ok(index) => index,
+            Err(why) => {
+                self.known().refuse(name, why);
+                return Ok(());
+            }
+        };
+        // What a list of several pages does not have may have come or gone meanwhile.
+        let pack = match pack {
+            Some(length) => Some(length),
+            None => self.bucket.length(&name.pack_key())?,
+        };
+        match pack {
+            Some(pack) if pack == length_in_bucket(&index, self.key.as_ref()) => {
+                self.known().add(Arc::new(index));
+            }
+            Some(_) => self.known().refuse(name, Refusal::Damaged("its pack has another length")),
+            None if self.bucket.exists(&name.index_key())? => {
+                self.known().refuse(name, Refusal::Damaged("its pack is not there"));
+            }
             None => {}
         }
         Ok(())
@@ -173,12 +185,21 @@ impl RemoteStore {
     }
 
     /// The packs that have the object, after another look at the bucket if none is known.
-    fn holders(&self, id: &ObjectId) -> Result<Vec<Arc<Index>>, Error> {
+    ///
+    /// Where packs were seen to go, one list is not enough: it may be of before and after a move.
+    fn holders(&self, id: &ObjectId, mut moved: bool) -> Result<Vec<Arc<Index>>, Error> {
         let holders = self.known().holders(id);
         if !holders.is_empty() {
             return Ok(holders);
         }
-        self.refresh()?;
+        let _changing = lock(&self.changing);
+        for _ in 0..ROUNDS {
+            let gone = self.refresh_now()?;
+            if !(gone || moved) || !self.known().holders(id).is_empty() {
+                break;
+            }
+            moved = false;
+        }
         let known = self.known();
         let holders = known.holders(id);
         match known.refusal() {
@@ -203,27 +224,30 @@ impl RemoteStore {
         id: &ObjectId,
         check: impl Fn(Vec<u8>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut last = Error::Missing(*id);
-        for index in self.holders(id)? {
-            match self.read_from(&index, id, &check) {
-                Ok(read) => return Ok(read),
-                // It was rewritten into another pack, or is gone.
-                Err(Error::Missing(_)) => self.known().forget(&index.name),
-                Err(error) => last = error,
-            }
-        }
-        if matches!(last, Error::Missing(_)) {
-            for index in self.holders(id)? {
-                match self.read_from(&index, id, &check) {
+        let mut moved = false;
+        for _ in 0..ROUNDS {
+            let mut failed = None;
+            let holders = self.holders(id, moved)?;
+            for index in &holders {
+                match self.read_from(index, id, &check) {
                     Ok(read) => return Ok(read),
-                    Err(error) => last = error,
+                    // It was written anew into another pack, or is gone.
+                    Err(Error::Missing(_)) => self.known().forget(&index.name),
+                    Err(error) => failed = Some(error),
                 }
             }
+            if let Some(error) = failed {
+                if matches!(error, Error::Corrupt { .. }) {
+                    self.known().mark_damaged(*id);
+                }
+                return Err(error);
+            }
+            if holders.is_empty() {
+                break;
+            }
+            moved = true;
         }
-        if matches!(last, Error::Corrupt { .. }) {
-            self.known().mark_damaged(*id);
-        }
-        Err(last)
+        Err(Error::Missing(*id))
     }
 
     fn read_from<T>(
@@ -284,7 +308,7 @@ impl RemoteStore {
     pub fn delete_all(&self, ids: &[ObjectId]) -> Result<(), Error> {
         let ids: HashSet<ObjectId> = ids.iter().copied().collect();
         let _changing = lock(&self.changing);
-        for _ in 0..DELETE_ROUNDS {
+        for _ in 0..ROUNDS {
             self.refresh_now()?;
             let mut packs = BTreeMap::new();
             {
@@ -361,7 +385,7 @@ impl ContentStorage for RemoteStore {
     }
 
     fn exists(&self, id: &ObjectId) -> Result<bool, Error> {
-        Ok(!self.holders(id)?.is_empty())
+        Ok(!self.holders(id, false)?.is_empty())
     }
 
     fn delete(&self, id: &ObjectId) -> Result<(), Error> {

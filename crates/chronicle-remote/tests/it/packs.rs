@@ -111,6 +111,38 @@ fn deleting_from_a_pack_keeps_the_others_for_every_handle() {
     assert_eq!(keys(&bucket, ""), [""; 0]);
 }
 
+/// Packs come and go while a list of several pages is read; what is kept is found all the time.
+#[test]
+fn who_reads_while_another_deletes_misses_nothing() {
+    let server = Server::start();
+    let bucket = server.bucket();
+    let first = store(&bucket);
+    let ids: Vec<_> = (0..40).map(|number| ObjectId::of(&sample(number, 2000))).collect();
+    for pack in 0..4 {
+        let mut writer = first.writer();
+        for number in (0..40).filter(|number| number % 4 == pack) {
+            writer.add(&ids[number as usize], &pack_object(&sample(number, 2000))).unwrap();
+        }
+        writer.finish().unwrap();
+    }
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let second = store(&bucket);
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    check_all(&second, 20..40);
+                }
+            });
+        }
+        ids[..20].iter().for_each(|id| first.delete(id).unwrap());
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let third = store(&bucket);
+    check_all(&third, 20..40);
+    assert!(ids[..20].iter().all(|id| !third.exists(id).unwrap()));
+}
+
 #[test]
 fn object_in_two_packs_is_deleted_from_both() {
     let bucket = Bucket::memory().unwrap();

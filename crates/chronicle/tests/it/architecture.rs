@@ -38,11 +38,12 @@ fn dependencies(name: &str, heading: &str) -> BTreeSet<String> {
 
 #[test]
 fn each_crate_depends_only_on_those_below_it() {
-    let below: [(&str, &[&str]); 5] = [
+    let below: [(&str, &[&str]); 6] = [
         ("chronicle-core", &[]),
         ("chronicle-testing", &["chronicle-core"]),
         ("chronicle-bench", &["chronicle-core"]),
         ("chronicle-mcp", &["chronicle-core"]),
+        ("chronicle-remote", &["chronicle-core"]),
         ("chronicle", &["chronicle-core", "chronicle-mcp"]),
     ];
     for (name, allowed) in below {

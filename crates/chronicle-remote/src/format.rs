@@ -1,0 +1,97 @@
+//! The object `format` at the prefix: which version this is, and whether and with which key it is sealed.
+//!
+//! It is text: `chronicle-remote 1`, then `plain` or `sealed` and the mark of the key, a line each.
+
+use chronicle_core::to_hex;
+
+use crate::bucket::Bucket;
+use crate::error::{Cause, Failure, Result};
+use crate::seal::RemoteKey;
+
+const KEY: &str = "format";
+const FIRST_WORD: &str = "chronicle-remote";
+const VERSION: u64 = 1;
+
+/// Checks the place, or makes it one if nothing is there yet.
+pub(crate) fn check_or_make(bucket: &Bucket, key: Option<&RemoteKey>) -> Result<()> {
+    let wanted = text(key);
+    let found = match bucket.get(KEY) {
+        Err(error) if error.cause == Cause::Missing => {
+            make(bucket, &wanted)?;
+            // Read again: of two that make a place at once, one must notice.
+            bucket.get(KEY)?
+        }
+        found => found?,
+    };
+    check(&String::from_utf8_lossy(&found), &wanted)
+        .map_err(|failure| bucket.about(failure, "open", KEY))
+}
+
+fn make(bucket: &Bucket, wanted: &str) -> Result<()> {
+    // What was written without a format is nobody's to guess.
+    if !bucket.list("packs")?.is_empty() {
+        let failure = Failure::new(Cause::Damaged, "packs are there and the format is not");
+        return Err(bucket.about(failure, "open", KEY));
+    }
+    bucket.put(KEY, wanted.to_owned())
+}
+
+fn text(key: Option<&RemoteKey>) -> String {
+    let seal = key.map_or("plain".to_owned(), |key| format!("sealed {}", to_hex(key.mark())));
+    format!("{FIRST_WORD} {VERSION}\n{seal}\n")
+}
+
+fn check(found: &str, wanted: &str) -> Result<(), Failure> {
+    if found == wanted {
+        return Ok(());
+    }
+    let (first, seal) = found.split_once('\n').unwrap_or((found, ""));
+    let version = first.strip_prefix(FIRST_WORD).and_then(|rest| rest.trim().parse::<u64>().ok());
+    let sealed = |text: &str| text.contains("\nsealed ");
+    let failure = match version {
+        Some(version) if version > VERSION => {
+            Failure::new(Cause::Newer, format!("version {version}, known is {VERSION}"))
+        }
+        Some(VERSION) if seal == "plain\n" => Failure::new(Cause::Key, "it is not sealed"),
+        Some(VERSION) if sealed(found) && !sealed(wanted) => {
+            Failure::new(Cause::Key, "it is sealed and no key was given")
+        }
+        Some(VERSION) if sealed(found) => Failure::new(Cause::Key, "it was sealed with another"),
+        _ => Failure::new(Cause::Damaged, "it is no format of ours"),
+    };
+    Err(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refused(found: &str, key: Option<&RemoteKey>) -> Cause {
+        check(found, &text(key)).unwrap_err().cause
+    }
+
+    #[test]
+    fn place_is_opened_only_as_what_it_was_made() {
+        let (one, other) = (RemoteKey::derive(&[1; 32]), RemoteKey::derive(&[2; 32]));
+        assert!(check(&text(None), &text(None)).is_ok());
+        assert!(check(&text(Some(&one)), &text(Some(&one))).is_ok());
+        assert_eq!(refused(&text(Some(&one)), Some(&other)), Cause::Key);
+        assert_eq!(refused(&text(Some(&one)), None), Cause::Key);
+        assert_eq!(refused(&text(None), Some(&one)), Cause::Key);
+        assert_eq!(refused("chronicle-remote 2\nwhatever\n", None), Cause::Newer);
+        for damaged in ["", "x", "chronicle-remote 1\n", "chronicle-remote 1\nplain"] {
+            assert_eq!(refused(damaged, None), Cause::Damaged, "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn packs_without_a_format_are_not_taken_over() {
+        let bucket = Bucket::memory().unwrap();
+        check_or_make(&bucket, None).unwrap();
+        check_or_make(&bucket, None).unwrap();
+        bucket.put("packs/x", &b"x"[..]).unwrap();
+        bucket.delete(KEY).unwrap();
+        assert_eq!(check_or_make(&bucket, None).unwrap_err().cause, Cause::Damaged);
+    }
+}

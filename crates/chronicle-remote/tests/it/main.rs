@@ -1,0 +1,12 @@
+//! Tests through the public interface: in memory, against a server of our own, and against moto.
+#![allow(clippy::unwrap_used, reason = "a test that cannot prepare its world fails")]
+
+mod contract;
+mod environment;
+mod faults;
+mod moto;
+mod packs;
+mod refusals;
+mod sealed;
+mod server;
+mod wire;

@@ -9,6 +9,7 @@ mod edits;
 mod hooks;
 mod large;
 mod measure;
+mod peers;
 mod proof;
 mod rows;
 mod trees;
@@ -96,6 +97,8 @@ fn contents(scratch: &Path) -> Result<Vec<Row>> {
     let mut rows = edits::rows(scratch)?;
     say("one large file");
     rows.extend(large::rows(scratch)?);
+    say("backup programs");
+    rows.extend(peers::rows(scratch)?);
     Ok(rows)
 }
 

@@ -214,6 +214,17 @@ mod tests {
         &[531_215, 93_777, 506_155, 463_976, 351_611, 67_744, 440_903, 378_761, 311_586];
 
     #[test]
+    fn mutated_manifests() {
+        let of = |length| pieces(&sample(length)).1.encode();
+        crate::fuzz::target("manifest", &[of(100), of(1 << 20), of(2 << 20)], |input| {
+            let Ok(manifest) = Manifest::decode(input) else { return false };
+            let pieces = manifest.pieces.iter().map(|piece| u64::from(piece.length));
+            assert_eq!(pieces.sum::<u64>(), manifest.length);
+            true
+        });
+    }
+
+    #[test]
     fn a_manifest_that_lies_is_refused() {
         let (_, manifest) = pieces(&sample(2 << 20));
         let stored = manifest.encode();

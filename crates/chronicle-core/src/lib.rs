@@ -58,6 +58,7 @@ mod filter;
 mod fs;
 #[cfg(test)]
 mod fuzz;
+mod git;
 mod grant;
 mod head;
 mod home;

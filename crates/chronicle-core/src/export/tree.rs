@@ -75,6 +75,8 @@ pub(crate) struct Tree {
     standing: BTreeMap<WorkspacePath, Standing>,
     committed: BTreeMap<WorkspacePath, Leaf>,
     touched: BTreeSet<WorkspacePath>,
+    /// Where another kind of thing stands, on which everything below may depend.
+    turned: BTreeSet<WorkspacePath>,
     left_out: BTreeSet<(Reason, WorkspacePath)>,
 }
 
@@ -88,10 +90,15 @@ impl Tree {
         if path.is_root() {
             return;
         }
-        match self.standing_of(path, entry) {
+        let standing = self.standing_of(path, entry);
+        let kind = standing.as_ref().map(std::mem::discriminant);
+        let before = match standing {
             Some(standing) => self.standing.insert(path.clone(), standing),
             None => self.standing.remove(path),
         };
+        if before.as_ref().map(std::mem::discriminant) != kind {
+            self.turned.insert(path.clone());
+        }
         self.touched.insert(path.clone());
     }
 
@@ -141,23 +148,18 @@ impl Tree {
         step
     }
 
-    /// The paths that changed; with a repository that came or went, all that lies in its directory.
+    /// The paths that changed, and those whose place did: all below what turned into something else,
+    /// and all around a repository that came or went.
     fn all_touched(&mut self) -> BTreeSet<WorkspacePath> {
         let mut touched = std::mem::take(&mut self.touched);
         let mut more = BTreeSet::new();
-        for path in &touched {
-            let parent = path.parent().filter(|parent| !parent.is_root());
-            let top = match path.name() {
-                b".git" => parent.clone(),
-                b".jj" => Some(path.clone()),
-                _ => None,
-            };
-            if let Some(top) = top {
-                more.extend(below(&self.standing, &top).map(|(path, _)| path.clone()));
-                more.extend(below(&self.committed, &top).map(|(path, _)| path.clone()));
-            }
-            more.extend(parent);
+        for path in std::mem::take(&mut self.turned) {
+            let around = path.parent().filter(|_| path.name() == b".git");
+            let top = around.filter(|parent| !parent.is_root()).unwrap_or(path);
+            more.extend(below(&self.standing, &top).map(|(path, _)| path.clone()));
+            more.extend(below(&self.committed, &top).map(|(path, _)| path.clone()));
         }
+        more.extend(touched.iter().filter_map(WorkspacePath::parent));
         touched.append(&mut more);
         touched
     }
@@ -171,15 +173,11 @@ impl Tree {
         }
         match standing {
             Standing::Leaf(leaf) => Some(leaf.clone()),
-            Standing::Left(reason) => {
-                self.left_out.insert((*reason, path.clone()));
-                None
-            }
-            Standing::Directory | Standing::Repository => None,
+            Standing::Left(_) | Standing::Directory | Standing::Repository => None,
         }
     }
 
-    /// What a path is left out with: itself, or the repository that it lies in.
+    /// What a path is left out with: itself, or the repository or the unknown place that it lies in.
     fn left_with(
         &self,
         path: &WorkspacePath,
@@ -198,6 +196,10 @@ impl Tree {
             }
             if is_dot_git(place.name()) {
                 return Some((Reason::UnfitName, place));
+            }
+            // What was known below a place that is not looked into any more is of an earlier moment.
+            if let Some(Standing::Left(reason)) = self.standing.get(&place) {
+                return Some((*reason, place));
             }
         }
         // Git refuses to follow it, and so to hold it.
@@ -323,6 +325,15 @@ mod tests {
         assert_eq!(left(tree), all);
         told(tree, text);
         assert_eq!(left(tree), all);
+    }
+
+    #[test]
+    fn what_is_filtered_from_now_on_does_not_stay_as_it_was() {
+        let tree = &mut Tree::default();
+        assert_eq!(told(tree, "out/ out/a=1 out/b/ out/b/c=1 out.x=1"), "out.x out/a out/b/c");
+        assert_eq!(told(tree, "out~"), "-out/a -out/b/c");
+        assert_eq!(left(tree), "filtered:1");
+        assert_eq!(told(tree, "out/ out/a=2"), "out/a out/b/c");
     }
 
     #[test]

@@ -38,7 +38,12 @@ impl Commit {
     pub(crate) fn message(&self, log: &str) -> String {
         let mut text = format!("{}\n\n", self.first_line());
         for (tool, summary) in self.actions.iter().take(ACTIONS_MAX) {
-            let _ = writeln!(text, "- {}", told(&format!("{tool}: {summary}"), LINE_MAX));
+            // A summary mostly begins with the kind of action already.
+            let line = match summary.strip_prefix(&tool[..]) {
+                Some(rest) if rest.starts_with(": ") => summary.clone(),
+                _ => format!("{tool}: {summary}"),
+            };
+            let _ = writeln!(text, "- {}", told(&line, LINE_MAX));
         }
         if self.actions.len() > ACTIONS_MAX {
             let _ = writeln!(text, "- and {} more", self.actions.len() - ACTIONS_MAX);
@@ -180,8 +185,8 @@ mod tests {
 
     #[test]
     fn a_message_ends_with_its_trailers() {
-        let commit = commit("tidy up", &[("Bash", "shell: rm x"), ("Edit", "edit: a\nb")]);
-        let text = "tidy up\n\n- Bash: shell: rm x\n- Edit: edit: a b\n\n\
+        let commit = commit("tidy up", &[("Bash", "shell: rm x"), ("chmod", "chmod: a\nb")]);
+        let text = "tidy up\n\n- Bash: shell: rm x\n- chmod: a b\n\n\
                     Chronicle-Workspace: w/e\nChronicle-Seq: 7\nChronicle-Turn: 2\n\
                     Chronicle-Session: s\n";
         assert_eq!(commit.message("w/e"), text);

@@ -25,7 +25,7 @@ pub(crate) fn execute(invocation: &mut Invocation, args: ExportArgs) -> Outcome 
     }
     ui.line(words(&report));
     if !report.left_out.is_empty() {
-        ui.line(format!("In no commit: {}", left_out(&report)));
+        ui.line(format!("Left out: {}", left_out(&report)));
     }
     for turn in &report.open_turns {
         ui.note(format!("Turn {turn} is open: it follows when it has ended"));

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use chronicle_core::{ExportRequest, Home, Workspace};
+use chronicle_testing::work::{Menu, Random};
 use serde_json::Value;
 
 use crate::hooks::Talk;
@@ -117,7 +118,17 @@ impl Review {
 /// What a tree of git would hold of a directory.
 fn on_disk(root: &Path) -> Files {
     let mut files = Files::new();
+    let in_repository = |path: &Path| {
+        let below = path.strip_prefix(root).unwrap();
+        let nested =
+            |above: &Path| !above.is_symlink() && above.join(".git").symlink_metadata().is_ok();
+        let above = path.ancestors().take_while(|above| *above != root);
+        below.iter().any(|name| name == ".git") || above.into_iter().any(nested)
+    };
     for path in listing(root) {
+        if in_repository(&path) {
+            continue;
+        }
         let data = fs::symlink_metadata(&path).expect("it is there");
         let name = path.strip_prefix(root).expect("below").as_os_str().as_bytes().to_vec();
         if data.is_symlink() {
@@ -213,6 +224,39 @@ fn every_turns_tree_is_the_workspace_at_its_end() {
     review.git(&["fsck", "--strict", "--no-dangling"]);
     assert_eq!(review.refs().lines().count(), 1, "{}", review.refs());
     cli.call(["verify", "--deep"]).ok();
+}
+
+#[test]
+fn random_work_of_every_kind_is_exported_exactly() {
+    for (seed, menu) in [(1, Menu::ALL), (2, Menu::ALL), (3, Menu::GIT), (4, Menu::GIT)] {
+        let cli = Cli::new();
+        // What is there when the workspace is adopted is accepted, and would be filtered.
+        let menu = Menu { filters: false, ..menu };
+        let mut work = Random::new(&cli.root(), seed, menu);
+        work.steps(60);
+        cli.call(["init"]).ok();
+        let review = Review::bare(&cli);
+        let (mut trees, mut commits) = (Vec::new(), Vec::new());
+        for turn in 0..6 {
+            cli.turn("s", "anything", || drop(work.steps(25)));
+            trees.push(on_disk(&cli.root()));
+            if turn % 2 == 0 {
+                work.steps(5);
+                review.export(&cli, "x");
+                let more = review.commits("x");
+                assert_eq!(more[..commits.len()], commits[..], "seed {seed}");
+                commits = more;
+            }
+        }
+        review.export(&cli, "x");
+        for (turn, expected) in (1..).zip(&trees) {
+            let tree = review.tree(&review.of_turn("x", turn));
+            let differs = |name: &&Vec<u8>| tree.get(*name) != expected.get(*name);
+            let wrong: Vec<_> = tree.keys().chain(expected.keys()).filter(differs).collect();
+            let wrong: Vec<_> = wrong.iter().map(|name| String::from_utf8_lossy(name)).collect();
+            assert!(wrong.is_empty(), "seed {seed}, turn {turn}: {wrong:?}");
+        }
+    }
 }
 
 #[test]

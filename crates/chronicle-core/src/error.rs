@@ -116,6 +116,14 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
+    /// A git repository did not take what was exported to it.
+    #[error("Repository {} did not take the export: {why}", .repository.display())]
+    Export {
+        /// The repository.
+        repository: PathBuf,
+        /// What is wrong, in git's words or ours.
+        why: String,
+    },
     /// Somebody else appended first; look again.
     #[error("Log moved on from record {expected} to {found}")]
     Moved {
@@ -280,6 +288,9 @@ pub enum Stop {
     /// What should be forgotten is a part of other workspaces' history too.
     #[error("What should be forgotten is needed in other workspaces: {}", .0.join(", "))]
     NeededElsewhere(Vec<String>),
+    /// The ref to export to is there, and no earlier export made it.
+    #[error("Ref {0} is there and is not an earlier export of this history")]
+    ForeignRef(String),
     /// An agent asked from inside its own call, and has not shown a plan.
     #[error("An agent's own call may only apply a plan that was shown before")]
     NeedsPlan,
@@ -344,6 +355,7 @@ impl Error {
             Self::Stopped(Stop::NeedsOperator(_)) => "needs_operator",
             Self::Stopped(Stop::StillThere(_)) => "still_there",
             Self::Stopped(Stop::NeededElsewhere(_)) => "needed_elsewhere",
+            Self::Stopped(Stop::ForeignRef(_)) => "foreign_ref",
             Self::Stopped(Stop::NeedsPlan) => "needs_plan",
             Self::Corrupt { .. } => "corrupt_object",
             Self::Missing(_) => "missing_object",
@@ -353,6 +365,7 @@ impl Error {
             Self::Secret(_) => "secret",
             Self::SecretKey(_) => "secret_key_missing",
             Self::Witness { .. } => "witness",
+            Self::Export { .. } => "export",
             Self::Moved { .. } => "moved",
             Self::Newer { .. } => "newer_format",
             Self::Catalog { .. } => "catalog",

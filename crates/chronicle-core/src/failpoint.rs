@@ -34,6 +34,8 @@ pub const ALL: &[&str] = &[
     "forget_before_commit",
     "forget_after_commit",
     "forget_after_setting_apart",
+    "export_after_commit",
+    "export_before_ref",
 ];
 
 /// Passes a point; kills the process if `CHRONICLE_FAILPOINT` names it (`name`, or `name:N` for

@@ -53,11 +53,13 @@ mod clock;
 mod codec;
 mod entry;
 mod error;
+mod export;
 mod failpoint;
 mod filter;
 mod fs;
 #[cfg(test)]
 mod fuzz;
+mod git;
 mod grant;
 mod head;
 mod home;
@@ -113,15 +115,15 @@ pub use store::{
 };
 pub use text::patch as text_patch;
 pub use view::{
-    ConflictView, Diff, DiffChange, DoctorFinding, DoctorReport, EntryView, FileChange,
-    ForgetReport, ForgottenView, GcReport, GrepMatch, HeadView, Iteration, KeptView, LostContent,
-    PlanStep, PlanView, ProofView, PruneReport, RewindReport, SCHEMA, SnapshotMetadata, Status,
-    Transaction, TurnView, VerifyReport, WitnessView,
+    ConflictView, Diff, DiffChange, DoctorFinding, DoctorReport, EntryView, ExportReport,
+    FileChange, ForgetReport, ForgottenView, GcReport, GrepMatch, HeadView, Iteration, KeptView,
+    LostContent, PlanStep, PlanView, ProofView, PruneReport, RewindReport, SCHEMA,
+    SnapshotMetadata, Status, Transaction, TurnView, VerifyReport, WitnessView,
 };
 pub use watch::{WATCHER, WatchEnd, WatchOptions};
 pub use witness::{Place, Witness};
 pub use workspace::{
-    Call, CallEnd, DiffRequest, Forgettable, GitChoice, HistorySize, InitOptions, InitReport,
-    LogQuery, News, Progress, Prompt, RewindKind, RewindRequest, RunTicket, SettleReport,
-    SnapshotRequest, TurnRequest, VerifyRequest, WitnessPatience, Workspace,
+    Call, CallEnd, DiffRequest, ExportRequest, Forgettable, GitChoice, HistorySize, InitOptions,
+    InitReport, LogQuery, News, Progress, Prompt, RewindKind, RewindRequest, RunTicket,
+    SettleReport, SnapshotRequest, TurnRequest, VerifyRequest, WitnessPatience, Workspace,
 };

@@ -206,7 +206,7 @@ pub fn escape(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// Characters that change the order in which a terminal shows the others, or are invisible.
-fn is_direction_mark(c: char) -> bool {
+pub(crate) fn is_direction_mark(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 

@@ -1,5 +1,7 @@
 //! What callers and `--json` see: plain values made from records, documented in `docs/json.md`.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 /// The version of the JSON shapes; fields are only ever added.
@@ -466,6 +468,31 @@ pub struct ForgottenView {
     pub path: String,
     /// The records that say less of it.
     pub seqs: Vec<u64>,
+}
+
+/// What was exported to a git repository, or would be.
+#[derive(Debug, Clone, Serialize)]
+pub struct ExportReport {
+    /// The version of this shape.
+    pub schema: u32,
+    /// Nothing was written: this is what would be.
+    pub dry_run: bool,
+    /// The repository.
+    pub repository: String,
+    /// The ref.
+    pub git_ref: String,
+    /// The commit that it names now; missing after a dry run.
+    pub commit: Option<String>,
+    /// The commit that it named before, if it was there.
+    pub previous: Option<String>,
+    /// Commits of the whole history.
+    pub commits: u64,
+    /// Those among them that the ref did not have yet.
+    pub new_commits: u64,
+    /// Paths that are in none of them, by the reason.
+    pub left_out: BTreeMap<&'static str, u64>,
+    /// Turns that are open, which follow when they have ended.
+    pub open_turns: Vec<u64>,
 }
 
 /// What garbage collection took away.

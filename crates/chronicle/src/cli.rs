@@ -76,6 +76,7 @@ pub(crate) enum Verb {
     Pin(PinArgs),
     Prune(PruneArgs),
     Forget(ForgetArgs),
+    Export(ExportArgs),
     /// Free the content that no workspace of the home needs any more
     Gc,
     Verify(VerifyArgs),
@@ -470,6 +471,24 @@ pub(crate) struct ForgetArgs {
     /// Do not ask
     #[arg(long)]
     pub(crate) yes: bool,
+}
+
+/// Write the history as commits into a git repository, for review
+///
+/// One commit per turn, and one for what each look found outside of turns, oldest first, each with the
+/// whole workspace at that moment. The ref is one of its own: no branch is ever touched. Exporting again
+/// adds to it what was done since. Secrets and what was forgotten or kept out are in no commit.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The repository
+    #[arg(long, value_name = "REPO", required = true)]
+    pub(crate) git: PathBuf,
+    /// A name below refs/chronicle/
+    #[arg(value_name = "REF")]
+    pub(crate) name: String,
+    /// Only say what would be written
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 /// Prove that history is whole: its chain, its signed heads, what witnesses saw, its content

@@ -236,6 +236,9 @@ fn hint(error: &Error) -> Option<&'static str> {
              of secrets"
         }
         Error::Witness { .. } => "See how witnesses stand with: chronicle witness list",
+        Error::Export { .. } => {
+            "No ref was moved. Name the top of a git repository that you may write to with: --git REPO"
+        }
         Error::Moved { .. } => "Somebody recorded at the same time: run the command again",
         Error::Newer { .. } => "Use the newer chronicle that wrote it",
         Error::Catalog { .. } if error.is_damage() => {
@@ -279,6 +282,9 @@ fn stop_hint(stop: &Stop) -> Option<&'static str> {
         Stop::StillThere(_) => {
             "Change or remove the file first, or name it in chronicle.toml under [secrets] never and run: \
              chronicle config accept"
+        }
+        Stop::ForeignRef(_) => {
+            "Nothing was overwritten. Export under another name: chronicle export --git REPO NAME"
         }
         Stop::NeededElsewhere(_) => "Forget it in those workspaces first, or purge them",
         Stop::NotConfirmed(_) => "Look at the plan with: --dry-run, or go ahead with: --yes",

@@ -190,8 +190,9 @@ fn is_of_the_moment(inner: &[u8], name: &[u8]) -> bool {
 /// Whether a ref is somebody's work, not a copy of another repository's or a tool's own mark.
 fn ref_counts(name: &[u8]) -> bool {
     let others: [&[u8]; 3] = [b"refs/remotes/", b"refs/prefetch/", b"refs/jj/"];
-    // Our own heads, where the repository is their witness.
-    let ours = name == crate::head::NOTES_REF.as_bytes();
+    // Our own heads, where the repository is their witness, and history that was exported to it.
+    let ours = name == crate::head::NOTES_REF.as_bytes()
+        || name.starts_with(crate::export::REFS.as_bytes());
     !ours && !others.iter().any(|prefix| name.starts_with(prefix))
 }
 
@@ -236,7 +237,7 @@ mod tests {
             Class::Neutral,
             "objects/ab/cd objects/pack/pack-1.pack objects/info/alternates logs/HEAD FETCH_HEAD \
              refs/remotes/origin/main description worktrees/w/HEAD lfs/objects/x info/refs \
-             refs/jj/keep/1 gitk.cache branches/x refs/notes/chronicle",
+             refs/jj/keep/1 gitk.cache branches/x refs/notes/chronicle refs/chronicle/review",
         );
         check(
             Flavor::Git,

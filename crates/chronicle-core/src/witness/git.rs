@@ -5,11 +5,11 @@
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{Place, Witness};
 use crate::error::Result;
+use crate::git;
 use crate::head::{NOTES_REF, SignedHead};
 use crate::id::WorkspaceId;
 
@@ -35,42 +35,10 @@ impl GitWitness {
         Place::Git(self.repository.clone())
     }
 
-    /// A git that runs nothing that the repository or the person configured.
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new("git");
-        command.env_clear();
-        command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-        let settings = [
-            "core.hooksPath=/dev/null",
-            "core.fsmonitor=false",
-            "core.attributesFile=/dev/null",
-            "commit.gpgSign=false",
-            "gc.auto=0",
-            "maintenance.auto=false",
-            "user.name=chronicle",
-            "user.email=chronicle@localhost",
-        ];
-        for setting in settings {
-            command.args(["-c", setting]);
-        }
-        let mut safe = std::ffi::OsString::from("safe.directory=");
-        safe.push(&self.repository);
-        command.arg("-c").arg(safe).arg("-C").arg(&self.repository).args(words);
-        command
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .env("GIT_TERMINAL_PROMPT", "0")
-            .env("GIT_CEILING_DIRECTORIES", self.repository.parent().unwrap_or(Path::new("/")))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        command
-    }
-
     /// Runs git until the time is over; `None` if it failed.
     fn run(&self, words: &[&str], input: &str, until: Instant) -> Result<Option<String>> {
         let failed = |error: std::io::Error| self.place().error(format!("git: {error}"));
-        let mut child = self.command(words).spawn().map_err(failed)?;
+        let mut child = git::command(&self.repository).args(words).spawn().map_err(failed)?;
         if let Some(mut stdin) = child.stdin.take() {
             // A git that does not listen says why by its status.
             let _ = stdin.write_all(input.as_bytes());

@@ -274,7 +274,7 @@ impl Workspace {
     }
 
     /// The oldest moment that can be reached, but for the first look.
-    fn oldest(&self) -> Result<Seq> {
+    pub(super) fn oldest(&self) -> Result<Seq> {
         Ok(self.baseline_end()?.max(self.beginning()?))
     }
 }

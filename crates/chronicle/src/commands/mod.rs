@@ -9,6 +9,7 @@ mod config;
 mod demo;
 mod diff;
 mod doctor;
+mod export;
 mod forget;
 mod grep;
 pub(crate) mod hand_over;
@@ -149,6 +150,7 @@ impl Verb {
             | Self::Pin(_)
             | Self::Prune(_)
             | Self::Forget(_)
+            | Self::Export(_)
             | Self::Gc
             | Self::Doctor(_)
             | Self::Head(_)
@@ -202,6 +204,7 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: Verb) -> Outcome {
         Verb::Pin(args) => pin::execute(invocation, &args),
         Verb::Prune(args) => prune::execute(invocation, &args),
         Verb::Forget(args) => forget::execute(invocation, &args),
+        Verb::Export(args) => export::execute(invocation, args),
         Verb::Gc => prune::collect_garbage(invocation),
         Verb::Verify(args) => verify::execute(invocation, &args),
         Verb::Doctor(args) => doctor::execute(invocation, &args),

@@ -8,6 +8,7 @@ mod corruption;
 mod crash;
 mod demo;
 mod doctor;
+mod export;
 mod failing_calls;
 mod faults;
 mod forget;

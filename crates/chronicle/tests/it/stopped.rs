@@ -23,11 +23,11 @@ const IN_MID_CAPTURE: [&str; 6] = [
 ];
 
 /// A process that stopped itself at a failpoint; killed if the test fails.
-struct Stopped(Option<Child>);
+pub(crate) struct Stopped(Option<Child>);
 
 impl Stopped {
     /// Starts a command and waits until it has stopped.
-    fn at(point: &str, mut command: Command) -> Self {
+    pub(crate) fn at(point: &str, mut command: Command) -> Self {
         command.env("CHRONICLE_FAILPOINT", format!("stop:{point}"));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stopped = Self(Some(child));
@@ -51,7 +51,7 @@ impl Stopped {
     }
 
     /// Lets it go on, and waits for its end.
-    fn go_on(mut self) -> Output {
+    pub(crate) fn go_on(mut self) -> Output {
         kill_process(self.pid(), Signal::CONT).unwrap();
         self.0.take().unwrap().wait_with_output().unwrap()
     }

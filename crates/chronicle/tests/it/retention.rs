@@ -40,10 +40,12 @@ pub(crate) fn live_through(home: &Home, root: &Path, days: i64) -> Workspace {
     let (mut workspace, _) = Workspace::init(home, root, &options).unwrap();
     workspace.set_clock(Box::new(Ago(AtomicI64::new(now - days * DAY_NS))));
     workspace.prune_by_rules(false).unwrap();
+    // Both halves of a day have the same date, whenever the test runs.
+    let shift = if now % DAY_NS < DAY_NS / 2 { 0 } else { DAY_NS / 2 };
     for day in 0..days {
         // Twice a day, so that no pause is longer than what counts.
         for half in 0..2 {
-            let at = now - (days - day) * DAY_NS + half * DAY_NS / 2;
+            let at = now - (days - day) * DAY_NS + half * DAY_NS / 2 + shift;
             workspace.set_clock(Box::new(Ago(AtomicI64::new(at))));
             let request = TurnRequest {
                 key: Some(format!("{day}-{half}")),

@@ -69,7 +69,10 @@ impl Scene {
     fn change(&mut self) {
         let [path, to] = [(); 2].map(|()| format!("f{}", self.below(8)));
         let [path, to] = [path, to].map(|name| self.root().join(name));
-        let content = format!("content {}\n", self.below(1000));
+        // Long enough that versions are kept against each other.
+        let body: String =
+            (0..60).map(|n| format!("line {n} says {}\n", n * 7919 % 1009)).collect();
+        let content = format!("content {}\n{body}", self.below(1000));
         match self.below(10) {
             0 => drop(std::fs::remove_file(&path)),
             1 => drop(std::fs::rename(&path, to)),

@@ -344,10 +344,11 @@ def push(peaks, nodes, size, leaf):
 
 
 def outside(who, head, good, log):
-    """Compares a head that was kept elsewhere."""
-    if "key" in head and head["key"] != log["key"]:
+    """Compares a head that was kept elsewhere; one of an earlier life may have another key."""
+    if "key" in head and head["key"] != log["key"] and head["epoch"] == log["epoch"]:
         raise Bad("other_key", good + 1, f"{who} has a head signed with another key")
-    if "epoch" in head and head["epoch"] != log["epoch"]:
+    life = max((life for life in log["lives"] if life[0] <= head["size"]), default=(0, None))[1]
+    if "epoch" in head and head["size"] <= log["end"] and head["epoch"] != life:
         raise Bad("forked", good + 1, f"{who} saw another life of this log")
     if head["size"] > log["end"]:
         raise Bad("rolled_back", log["end"] + 1, f"{who} saw {head['size']} records, here are {log['end']}")
@@ -363,10 +364,13 @@ def verify(db, anchor, witnesses, key):
     fields = lambda row: None if row is None else dict(zip(columns.split(", "), row))
     row_at = lambda seq: fields(query(f"SELECT {columns} FROM record WHERE seq = ?", seq).fetchone())
     state = {bytes(key).decode(): bytes(value) for key, value in query("SELECT key, value FROM state")}
-    name = (state["workspace"], state["epoch"])
+    name, lives = (state["workspace"], b""), []
     end = query("SELECT max(seq) FROM record").fetchone()[0] or 0
     pruned, previous, seq, peaks, nodes, at = Pruned(query), bytes(32), 0, [], {}, {}
     for row in map(fields, query(f"SELECT {columns} FROM record ORDER BY seq")):
+        if row["kind"] == 0 and len(row["leaf"]) >= 34:
+            name = (name[0], bytes(row["leaf"][18:34]))
+            lives.append((row["seq"], name[1]))
         why = "the record is missing" if row["seq"] != seq + 1 else check_row(row, seq + 1, previous, name, pruned)
         if why:
             raise diagnose(row_at, seq + 1, why, name, end)
@@ -376,7 +380,9 @@ def verify(db, anchor, witnesses, key):
     mentioned = max(query(f"SELECT max(seq) FROM {table}").fetchone()[0] or 0 for table in ("touched", "by_id"))
     if mentioned > end:
         raise Bad("truncated", end + 1, f"the newest records were cut off: record {mentioned} is spoken of")
-    log = dict(end=end, epoch=name[1], key=state.get("head_key"), at=at)
+    if lives and name[1] != state["epoch"]:
+        raise Bad("foreign", lives[-1][0], "this log says that it is in another life")
+    log = dict(end=end, epoch=state["epoch"], lives=lives, key=state.get("head_key"), at=at)
     if key and log["key"] and key != log["key"]:
         first = query("SELECT min(size) FROM head").fetchone()[0] or 1
         raise Bad("other_key", first, "its heads are signed with another key than the one given")
@@ -419,7 +425,7 @@ def verify(db, anchor, witnesses, key):
             for head in heads_in(file.read(), name[0]):
                 if stored.get(head["size"], {}).get("text") != head["text"]:
                     outside(f"witness file {path}", head, last, log)
-                    dropped.append(head["size"])
+                    dropped += [head["size"]] * (head["epoch"] == log["epoch"])
                 last = head["size"]
             if dropped:
                 raise Bad("head_dropped", dropped[0], f"the head that witness file {path} saw is gone")

@@ -291,6 +291,9 @@ pub enum Stop {
     /// The ref to export to is there, and no earlier export made it.
     #[error("Ref {0} is there and is not an earlier export of this history")]
     ForeignRef(String),
+    /// A place outside has records of this log that are not here.
+    #[error("{0} has records of this history that are not here")]
+    Diverged(String),
     /// An agent asked from inside its own call, and has not shown a plan.
     #[error("An agent's own call may only apply a plan that was shown before")]
     NeedsPlan,
@@ -356,6 +359,7 @@ impl Error {
             Self::Stopped(Stop::StillThere(_)) => "still_there",
             Self::Stopped(Stop::NeededElsewhere(_)) => "needed_elsewhere",
             Self::Stopped(Stop::ForeignRef(_)) => "foreign_ref",
+            Self::Stopped(Stop::Diverged(_)) => "diverged",
             Self::Stopped(Stop::NeedsPlan) => "needs_plan",
             Self::Corrupt { .. } => "corrupt_object",
             Self::Missing(_) => "missing_object",

@@ -36,6 +36,10 @@ pub const ALL: &[&str] = &[
     "forget_after_setting_apart",
     "export_after_commit",
     "export_before_ref",
+    "evict_before_sweep",
+    "receive_before_commit",
+    "receive_before_registration",
+    "receive_after_registration",
 ];
 
 /// Passes a point; kills the process if `CHRONICLE_FAILPOINT` names it (`name`, or `name:N` for

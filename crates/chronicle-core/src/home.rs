@@ -5,12 +5,14 @@ use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::{Context, Error, Result};
 use crate::filter::linked_worktrees;
 use crate::id::{WorkspaceId, to_hex};
 use crate::key::KeySource;
 use crate::secret::Secrets;
+use crate::store::{ContentStorage, LocalStore, Tier};
 
 /// The file that says which key sealed the secrets.
 const SECRET_MARK: &str = "secret.mark";
@@ -21,6 +23,7 @@ pub struct Home {
     path: PathBuf,
     key: KeySource,
     secrets: Secrets,
+    tier: Tier,
 }
 
 /// A workspace as the home knows it.
@@ -50,7 +53,8 @@ impl Home {
 
     /// The home at a directory, with the keys that the environment names.
     pub fn with_keys_from_env(path: PathBuf) -> Self {
-        let home = Self { path, key: KeySource::from_env(), secrets: Secrets::default() };
+        let (secrets, tier) = (Secrets::default(), Tier::default());
+        let home = Self { path, key: KeySource::from_env(), secrets, tier };
         home.with_secret_key(KeySource::secret_from_env())
     }
 
@@ -59,7 +63,7 @@ impl Home {
     /// they are not captured without it.
     pub fn at(directory: &Path) -> Self {
         let secrets = Secrets::without_key(directory.join(SECRET_MARK));
-        Self { path: directory.to_owned(), key: KeySource::None, secrets }
+        Self { path: directory.to_owned(), key: KeySource::None, secrets, tier: Tier::default() }
     }
 
     /// The same home, whose heads are signed with this key.
@@ -74,6 +78,17 @@ impl Home {
     pub fn with_secret_key(self, key: KeySource) -> Self {
         let secrets = Secrets::new(key, self.path.join(SECRET_MARK));
         Self { secrets, ..self }
+    }
+
+    /// The same home, before a store that may have content which is not in its own any more.
+    #[must_use]
+    pub fn before(self, store: Arc<dyn ContentStorage>) -> Self {
+        Self { tier: Tier::new(store), ..self }
+    }
+
+    /// Opens the content store.
+    pub(crate) fn open_store(&self) -> Result<LocalStore> {
+        LocalStore::open_before(&self.store(), &self.secrets, &self.tier)
     }
 
     /// No longer insists on the key that sealed the secrets of this home.
@@ -163,6 +178,11 @@ impl Home {
             }
         }
         Ok(all)
+    }
+
+    /// Makes the home if it is not there.
+    pub fn make(&self) -> Result<()> {
+        private_directory(&self.path)
     }
 
     /// Makes the directories, readable by their owner only.

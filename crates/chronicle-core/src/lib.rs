@@ -70,6 +70,7 @@ mod lock;
 mod look;
 mod merge;
 pub mod merkle;
+pub mod mirror;
 mod objects;
 mod path;
 mod plan;
@@ -110,20 +111,21 @@ pub use record::{Head, Kind, Labels, Record, Sealed};
 pub use retention::Policy;
 pub use settings::{SecretSettings, Settings};
 pub use store::{
-    ContentStorage, Intake, LARGE_OBJECT, LocalStore, MemoryStore, Row, pack_object, pack_version,
-    unpack_object,
+    CODEC_SEALED, ChunkManifest, ContentStorage, Intake, LARGE_OBJECT, LocalStore, MemoryStore,
+    Piece, Row, TieredStore, cut_into_pieces, pack_object, pack_version, unpack_object,
 };
 pub use text::patch as text_patch;
 pub use view::{
     ConflictView, Diff, DiffChange, DoctorFinding, DoctorReport, EntryView, ExportReport,
     FileChange, ForgetReport, ForgottenView, GcReport, GrepMatch, HeadView, Iteration, KeptView,
-    LostContent, PlanStep, PlanView, ProofView, PruneReport, RewindReport, SCHEMA,
+    LostContent, MirrorView, PlanStep, PlanView, ProofView, PruneReport, RewindReport, SCHEMA,
     SnapshotMetadata, Status, Transaction, TurnView, VerifyReport, WitnessView,
 };
 pub use watch::{WATCHER, WatchEnd, WatchOptions};
 pub use witness::{Place, Witness};
 pub use workspace::{
-    Call, CallEnd, DiffRequest, ExportRequest, Forgettable, GitChoice, HistorySize, InitOptions,
-    InitReport, LogQuery, News, Progress, Prompt, RewindKind, RewindRequest, RunTicket,
-    SettleReport, SnapshotRequest, TurnRequest, VerifyRequest, WitnessPatience, Workspace,
+    Alone, Arrival, Call, CallEnd, DiffRequest, ExportRequest, Forgettable, GitChoice, HistorySize,
+    InitOptions, InitReport, LogQuery, Mirrored, News, Position, Progress, Prompt, Pushing,
+    RewindKind, RewindRequest, RunTicket, SettleReport, SnapshotRequest, TurnRequest,
+    VerifyRequest, WitnessPatience, Workspace,
 };

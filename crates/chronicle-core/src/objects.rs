@@ -26,7 +26,7 @@ impl Objects {
     pub(crate) fn open(catalog: &Path, home: &Home) -> Result<Self> {
         Ok(Self {
             catalog: Mutex::new(Catalog::open(catalog)?),
-            local: LocalStore::open_with(&home.store(), home.secrets())?,
+            local: home.open_store()?,
             secrets: home.secrets().clone(),
         })
     }
@@ -138,7 +138,7 @@ impl ContentStorage for Objects {
         self.local.delete(id)
     }
 
-    fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send>> {
+    fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send + '_>> {
         let row = self.catalog().object(id)?;
         match row {
             Some(stored) => Ok(Box::new(Cursor::new(open_chain(id, stored, self, &self.secrets)?))),

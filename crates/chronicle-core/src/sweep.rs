@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::catalog::{Catalog, LocalState, Log};
 use crate::codec;
-use crate::entry::Change;
+use crate::entry::{Change, Entry, File};
 use crate::error::{Context, Error, Result};
 use crate::failpoint;
 use crate::home::Home;
@@ -12,7 +12,7 @@ use crate::id::{ObjectId, Seq, WorkspaceId};
 use crate::objects::Versions;
 use crate::record::{Kind, Sealed};
 use crate::secret::Secrets;
-use crate::store::{LocalStore, Needed, Row, pack_object};
+use crate::store::{ContentStorage, LocalStore, Needed, Row, pack_object};
 use crate::view::{GcReport, SCHEMA};
 
 impl Home {
@@ -23,7 +23,7 @@ impl Home {
     pub fn collect_garbage(&self, progress: &dyn Fn(u64, u64)) -> Result<GcReport> {
         self.finish_forgetting()?;
         let mut needed = Everything::read(self)?;
-        let store = LocalStore::open_with(&self.store(), self.secrets())?;
+        let store = self.open_store()?;
         // First what stands on other content: without that it would be worse than gone.
         let rows = needed.sweep_rows()?;
         let swept = store.sweep(&mut needed, progress)?;
@@ -32,6 +32,27 @@ impl Home {
             objects_kept: needed.objects.len() as u64,
             objects_gone: swept.objects + rows.0,
             freed_bytes: swept.bytes + rows.1,
+        })
+    }
+
+    /// Takes away content that is needed, but that another store has, until about so many bytes are free.
+    ///
+    /// What stands in a workspace stays, and so does what is secret. `has` must not answer by memory.
+    pub fn evict(&self, bytes: u64, has: &dyn Fn(&ObjectId) -> Result<bool>) -> Result<GcReport> {
+        let mut needed = Everything::gather(self)?;
+        let going = needed.may_go(bytes, has)?;
+        needed.objects.retain(|id| !going.contains(id));
+        needed.away = going;
+        needed.refresh()?;
+        let store = self.open_store()?;
+        store.say_away(needed.away.iter().copied())?;
+        failpoint::hit("evict_before_sweep");
+        let swept = store.sweep(&mut needed, &|_, _| {})?;
+        Ok(GcReport {
+            schema: SCHEMA,
+            objects_kept: needed.objects.len() as u64,
+            objects_gone: swept.objects,
+            freed_bytes: swept.bytes,
         })
     }
 
@@ -50,7 +71,7 @@ impl Home {
         if !unfinished {
             return Ok(());
         }
-        let store = LocalStore::open_with(&self.store(), self.secrets())?;
+        let store = self.open_store()?;
         let going = names.iter().copied().collect();
         for mut catalog in self.catalogs()? {
             set_apart(&mut catalog, &store, &going, self.secrets())?;
@@ -119,18 +140,27 @@ struct Everything {
     store: LocalStore,
     /// Large objects whose pieces are among them already.
     expanded: HashSet<ObjectId>,
+    /// What may go although it is needed, since another store has it.
+    away: HashSet<ObjectId>,
 }
 
 impl Everything {
     fn read(home: &Home) -> Result<Self> {
+        let mut needed = Self::gather(home)?;
+        needed.refresh()?;
+        Ok(needed)
+    }
+
+    /// The same, but for what large objects are made of.
+    fn gather(home: &Home) -> Result<Self> {
         let catalogs: Vec<_> = home.catalogs()?.into_iter().map(|c| (c, Seq(0))).collect();
-        let store = LocalStore::open_with(&home.store(), home.secrets())?;
-        let (objects, expanded) = (HashSet::new(), HashSet::new());
-        let mut needed = Self { catalogs, objects, store, expanded };
+        let store = home.open_store()?;
+        let (objects, expanded, away) = (HashSet::new(), HashSet::new(), HashSet::new());
+        let mut needed = Self { catalogs, objects, store, expanded, away };
         for (catalog, _) in &needed.catalogs {
             add_known(catalog, &mut needed.objects)?;
         }
-        needed.refresh()?;
+        needed.add_named()?;
         if needed.catalogs.iter().all(|(_, seq)| *seq == Seq(0)) {
             let why = "no workspace has a history: nothing tells what is needed".to_owned();
             return Err(Error::Usage(format!(
@@ -141,6 +171,19 @@ impl Everything {
         Ok(needed)
     }
 
+    /// Adds what was recorded since the last time, and what it stands on.
+    fn add_named(&mut self) -> Result<()> {
+        for (catalog, seq) in &mut self.catalogs {
+            let mut named = HashSet::new();
+            *seq = add_records(catalog, *seq, &mut named)?;
+            // What somebody has just counted on stays.
+            self.away.retain(|id| !named.contains(id));
+            self.objects.extend(named);
+            add_below(catalog, &mut self.objects)?;
+        }
+        Ok(())
+    }
+
     /// Adds the pieces of what is kept in pieces; where those cannot be told, nothing may go.
     fn add_pieces(&mut self) -> Result<()> {
         for id in self.store.large()? {
@@ -149,6 +192,43 @@ impl Everything {
             }
         }
         Ok(())
+    }
+
+    /// What may go, the oldest first: in no workspace, not secret, and in the other store.
+    fn may_go(
+        &self,
+        bytes: u64,
+        has: &dyn Fn(&ObjectId) -> Result<bool>,
+    ) -> Result<HashSet<ObjectId>> {
+        let (mut stays, mut going, mut freed) = (HashSet::new(), HashSet::new(), 0);
+        for (catalog, _) in &self.catalogs {
+            add_known(catalog, &mut stays)?;
+            // What later versions stand on is read with every one of them.
+            stays.extend(catalog.standing_on()?.into_iter().map(|(_, base)| base));
+        }
+        for (catalog, _) in &self.catalogs {
+            let mut after = Seq(0);
+            while freed < bytes {
+                let records = catalog.read(after, 64)?;
+                let Some(last) = records.last() else { break };
+                after = last.seq;
+                for file in files_in(&records)? {
+                    let id = file.object;
+                    if freed < bytes
+                        && !file.secret
+                        && !stays.contains(&id)
+                        && !going.contains(&id)
+                        && self.store.exists(&id)?
+                        && has(&id)?
+                    {
+                        // How much of it is on disk is not asked for: text shrinks to a third.
+                        freed += file.size / 3 + 1;
+                        going.insert(id);
+                    }
+                }
+            }
+        }
+        Ok(going)
     }
 
     /// Takes small contents out of the catalogs: how many, and how many bytes.
@@ -170,10 +250,7 @@ impl Everything {
 
 impl Needed for Everything {
     fn refresh(&mut self) -> Result<()> {
-        for (catalog, seq) in &mut self.catalogs {
-            *seq = add_records(catalog, *seq, &mut self.objects)?;
-            add_below(catalog, &mut self.objects)?;
-        }
+        self.add_named()?;
         self.add_pieces()
     }
 
@@ -210,6 +287,19 @@ fn add_records(catalog: &Catalog, mut after: Seq, objects: &mut HashSet<ObjectId
             }
         }
     }
+}
+
+/// The files that records name, on either side.
+fn files_in(records: &[Sealed]) -> Result<Vec<File>> {
+    let mut files = Vec::new();
+    for sealed in records {
+        let sides = changes(sealed)?.into_iter().flat_map(|change| [change.before, change.after]);
+        files.extend(sides.filter_map(|entry| match entry {
+            Entry::File(file) => Some(file),
+            _ => None,
+        }));
+    }
+    Ok(files)
 }
 
 /// Adds the versions that needed ones are kept against, and those below them.
@@ -254,7 +344,7 @@ fn set_apart(
 }
 
 /// The changes that a record has itself; what a prune took from it, the prune record has.
-fn changes(sealed: &Sealed) -> Result<Vec<Change>> {
+pub(crate) fn changes(sealed: &Sealed) -> Result<Vec<Change>> {
     // A forget's stand for those of other records, which name what they need themselves.
     let forget = sealed.leaf.get(1) == Some(&codec::kind_number(Kind::Forget));
     if sealed.leaf.is_empty() || sealed.body.is_empty() || forget {

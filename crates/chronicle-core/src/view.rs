@@ -401,6 +401,27 @@ pub struct Status {
     pub head_problem: Option<String>,
     /// How the witnesses stand.
     pub witnesses: Vec<WitnessView>,
+    /// How far a bucket has this history.
+    pub mirror: Option<MirrorView>,
+}
+
+/// How far a bucket has a history.
+#[derive(Debug, Clone, Serialize)]
+pub struct MirrorView {
+    /// The place, as a URL.
+    pub place: String,
+    /// Up to which record.
+    pub seq: u64,
+    /// How many records are waiting to go there.
+    pub behind: u64,
+    /// When it last had everything; `None` if it never did.
+    pub pushed_at: Option<String>,
+    /// How often in a row it could not be reached.
+    pub failures: u32,
+    /// Before then it is not tried again by itself.
+    pub next_try: Option<String>,
+    /// Why it could not be reached.
+    pub error: Option<String>,
 }
 
 /// What `prune` dropped and merged, or would.
@@ -581,6 +602,8 @@ pub struct VerifyReport {
     pub objects_read: u64,
     /// Secret objects that are there and could not be read back, for want of their key.
     pub objects_not_read: u64,
+    /// Objects that were taken away here because another store has them.
+    pub objects_away: u64,
     /// The head that was reached.
     pub head_hash: String,
     /// The root of the Merkle tree over all records, in base64.

@@ -102,7 +102,10 @@ fn stop_hint(stop: &Stop) -> Option<&'static str> {
         Stop::ActiveTransaction(_) => "The transaction must end first; ask the person",
         Stop::Nothing(_) => "Call list_turns or list_snapshots to see what happened",
         // Only a person forgets.
-        Stop::StillThere(_) | Stop::NeededElsewhere(_) | Stop::ForeignRef(_) => return None,
+        Stop::StillThere(_)
+        | Stop::NeededElsewhere(_)
+        | Stop::ForeignRef(_)
+        | Stop::Diverged(_) => return None,
         Stop::NotAllowed(_) => "Only a person may do that; ask for it",
         Stop::NeedsOperator(_) => "Only the operator may allow that; ask for it",
         Stop::NeedsPlan | Stop::NotConfirmed(_) => "Nothing was changed; call preview again",

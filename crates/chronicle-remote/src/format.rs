@@ -6,14 +6,15 @@ use chronicle_core::to_hex;
 
 use crate::bucket::Bucket;
 use crate::error::{Cause, Failure, Result};
+use crate::keys::{Keyring, Mark, mark};
 use crate::seal::RemoteKey;
 
 const KEY: &str = "format";
 const FIRST_WORD: &str = "chronicle-remote";
 const VERSION: u64 = 1;
 
-/// Checks the place, or makes it one if nothing is there yet.
-pub(crate) fn check_or_make(bucket: &Bucket, key: Option<&RemoteKey>) -> Result<()> {
+/// Checks the place, or makes it one if nothing is there yet; says with which keys it is sealed.
+pub(crate) fn check_or_make(bucket: &Bucket, key: Option<&RemoteKey>) -> Result<Keyring> {
     let wanted = text(key);
     let found = match bucket.get(KEY) {
         Err(error) if error.cause == Cause::Missing => {
@@ -23,8 +24,9 @@ pub(crate) fn check_or_make(bucket: &Bucket, key: Option<&RemoteKey>) -> Result<
         }
         found => found?,
     };
-    check(&String::from_utf8_lossy(&found), &wanted)
-        .map_err(|failure| bucket.about(failure, "open", KEY))
+    let first = check(&String::from_utf8_lossy(&found), key.is_some())
+        .map_err(|failure| bucket.about(failure, "open", KEY))?;
+    Keyring::read(bucket, key, first)
 }
 
 fn make(bucket: &Bucket, wanted: &str) -> Result<()> {
@@ -41,22 +43,19 @@ fn text(key: Option<&RemoteKey>) -> String {
     format!("{FIRST_WORD} {VERSION}\n{seal}\n")
 }
 
-fn check(found: &str, wanted: &str) -> Result<(), Failure> {
-    if found == wanted {
-        return Ok(());
-    }
+/// The mark of the key that the place was made with, if it is sealed.
+fn check(found: &str, with_key: bool) -> Result<Option<Mark>, Failure> {
     let (first, seal) = found.split_once('\n').unwrap_or((found, ""));
     let version = first.strip_prefix(FIRST_WORD).and_then(|rest| rest.trim().parse::<u64>().ok());
-    let sealed = |text: &str| text.contains("\nsealed ");
-    let failure = match version {
-        Some(version) if version > VERSION => {
+    let sealed = seal.strip_suffix('\n').and_then(|seal| mark(seal.strip_prefix("sealed ")?));
+    let failure = match (version, sealed) {
+        (Some(version), _) if version > VERSION => {
             Failure::new(Cause::Newer, format!("version {version}, known is {VERSION}"))
         }
-        Some(VERSION) if seal == "plain\n" => Failure::new(Cause::Key, "it is not sealed"),
-        Some(VERSION) if sealed(found) && !sealed(wanted) => {
-            Failure::new(Cause::Key, "it is sealed and no key was given")
-        }
-        Some(VERSION) if sealed(found) => Failure::new(Cause::Key, "it was sealed with another"),
+        (Some(VERSION), Some(mark)) if with_key => return Ok(Some(mark)),
+        (Some(VERSION), Some(_)) => Failure::new(Cause::Key, "it is sealed and no key was given"),
+        (Some(VERSION), None) if seal == "plain\n" && !with_key => return Ok(None),
+        (Some(VERSION), None) if seal == "plain\n" => Failure::new(Cause::Key, "it is not sealed"),
         _ => Failure::new(Cause::Damaged, "it is no format of ours"),
     };
     Err(failure)
@@ -68,15 +67,14 @@ mod tests {
 
     #[track_caller]
     fn refused(found: &str, key: Option<&RemoteKey>) -> Cause {
-        check(found, &text(key)).unwrap_err().cause
+        check(found, key.is_some()).unwrap_err().cause
     }
 
     #[test]
     fn place_is_opened_only_as_what_it_was_made() {
-        let (one, other) = (RemoteKey::derive(&[1; 32]), RemoteKey::derive(&[2; 32]));
-        assert!(check(&text(None), &text(None)).is_ok());
-        assert!(check(&text(Some(&one)), &text(Some(&one))).is_ok());
-        assert_eq!(refused(&text(Some(&one)), Some(&other)), Cause::Key);
+        let one = RemoteKey::derive(&[1; 32]);
+        assert_eq!(check(&text(None), false).unwrap(), None);
+        assert_eq!(check(&text(Some(&one)), true).unwrap(), Some(*one.mark()));
         assert_eq!(refused(&text(Some(&one)), None), Cause::Key);
         assert_eq!(refused(&text(None), Some(&one)), Cause::Key);
         assert_eq!(refused("chronicle-remote 2\nwhatever\n", None), Cause::Newer);

@@ -6,6 +6,7 @@
 
 use chronicle_core::ObjectId;
 
+use crate::keys::Mark;
 use crate::pack::{LENGTH, PACK_HEAD, PackName};
 use crate::seal::NONCE;
 
@@ -46,6 +47,8 @@ pub(crate) struct Index {
     /// The pack's length before sealing.
     pub(crate) length: u64,
     pub(crate) nonce: [u8; NONCE],
+    /// The key that sealed both; not part of the bytes.
+    pub(crate) mark: Option<Mark>,
     /// Sorted by id, each only once.
     pub(crate) objects: Vec<(ObjectId, Location)>,
 }
@@ -104,6 +107,7 @@ impl Index {
             name,
             length: read_u64(&head[48..]),
             nonce: *head[56..].first_chunk().expect("BUG: the head is whole"),
+            mark: None,
             objects: entries.iter().map(object).collect(),
         };
         index.check_order()?;
@@ -180,7 +184,7 @@ mod tests {
             (ObjectId([id; 32]), Location { offset, length })
         };
         let objects = places.iter().map(object).collect();
-        Index { name: NAME, length: 100, nonce: [9; NONCE], objects }
+        Index { name: NAME, length: 100, nonce: [9; NONCE], mark: None, objects }
     }
 
     #[track_caller]

@@ -16,6 +16,8 @@ pub(crate) struct Known {
     objects: HashMap<ObjectId, Vec<Arc<Index>>>,
     /// Objects of which no copy in the bucket could be read; a put of one is not a repetition.
     damaged: HashSet<ObjectId>,
+    /// Packs that somebody means to take away: what only they have is as good as not there.
+    doomed: HashSet<PackName>,
 }
 
 impl Known {
@@ -30,7 +32,18 @@ impl Known {
 
     /// Whether the object is in the bucket, and not known to be damaged there.
     pub(crate) fn is_kept(&self, id: &ObjectId) -> bool {
-        self.objects.contains_key(id) && !self.damaged.contains(id)
+        let stays = |holder: &Arc<Index>| !self.doomed.contains(&holder.name);
+        self.objects.get(id).is_some_and(|holders| holders.iter().any(stays))
+            && !self.damaged.contains(id)
+    }
+
+    pub(crate) fn set_doomed(&mut self, packs: HashSet<PackName>) {
+        self.doomed = packs;
+    }
+
+    /// All packs.
+    pub(crate) fn packs(&self) -> Vec<Arc<Index>> {
+        self.packs.values().cloned().collect()
     }
 
     /// A pack whose index cannot be used, if there is one: nothing is missing for sure then.
@@ -96,7 +109,13 @@ mod tests {
     fn index(name: u8, objects: &[u8]) -> Arc<Index> {
         let location = Location { offset: 16, length: 1 };
         let objects = objects.iter().map(|id| (ObjectId([*id; 32]), location)).collect();
-        Arc::new(Index { name: PackName([name; 32]), length: 100, nonce: [0; 24], objects })
+        Arc::new(Index {
+            name: PackName([name; 32]),
+            length: 100,
+            nonce: [0; 24],
+            mark: None,
+            objects,
+        })
     }
 
     #[test]

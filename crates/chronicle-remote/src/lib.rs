@@ -20,24 +20,39 @@
 //! ```
 
 mod answer;
+mod blob;
 mod bucket;
+mod collect;
 mod error;
+mod fetch;
 mod format;
 mod index;
+mod keys;
 mod known;
+mod lazy;
+mod log_head;
+mod many;
 mod options;
 mod pack;
 mod patience;
+mod pieces;
+mod push;
 mod random;
+mod reseal;
 mod seal;
 mod store;
 mod writer;
 
 pub use bucket::{Bucket, ConditionalPut, Listed, MULTIPART};
+pub use collect::Collected;
 pub use error::{Cause, RemoteError, Result};
+pub use fetch::Fetched;
+pub use lazy::LazyStore;
+pub use log_head::LogHead;
 pub use options::BucketOptions;
 pub use pack::{CONTENT_MAX, PACK_FULL};
 pub use patience::Patience;
+pub use push::{PushOptions, Pushed};
 pub use seal::RemoteKey;
 pub use store::RemoteStore;
 pub use writer::{RemotePackWriter, Written};

@@ -52,8 +52,8 @@ impl PackName {
 }
 
 /// How long the pack is in the bucket.
-pub(crate) fn length_in_bucket(index: &Index, key: Option<&RemoteKey>) -> u64 {
-    if key.is_some() { sealed_length(index.length) } else { index.length }
+pub(crate) fn length_in_bucket(index: &Index) -> u64 {
+    if index.mark.is_some() { sealed_length(index.length) } else { index.length }
 }
 
 /// A pack in the making.
@@ -109,7 +109,8 @@ impl PackBuilder {
             }
         };
         let name = PackName::of(&pack_bytes, key);
-        let index = Index { name, length, nonce, objects: self.objects };
+        let mark = key.map(|key| *key.mark());
+        let index = Index { name, length, nonce, mark, objects: self.objects };
         let plain = index.encode();
         let index_bytes = match key {
             None => plain,

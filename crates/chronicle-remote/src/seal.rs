@@ -28,6 +28,7 @@ const MARK_CONTEXT: &str = "chronicle 1 remote mark";
 /// The key of one place: three made of one secret, so that no use tells anything of another.
 #[derive(Clone)]
 pub struct RemoteKey {
+    secret: [u8; 32],
     seal: [u8; 32],
     name: [u8; 32],
     mark: [u8; MARK],
@@ -45,6 +46,7 @@ impl RemoteKey {
         let mut mark = [0; MARK];
         mark.copy_from_slice(&blake3::derive_key(MARK_CONTEXT, secret)[..MARK]);
         Self {
+            secret: *secret,
             seal: blake3::derive_key(SEAL_CONTEXT, secret),
             name: blake3::derive_key(NAME_CONTEXT, secret),
             mark,
@@ -54,6 +56,11 @@ impl RemoteKey {
     /// By what the place remembers its key without telling it.
     pub(crate) fn mark(&self) -> &[u8; MARK] {
         &self.mark
+    }
+
+    /// What it was made of; leaves this crate only under another key's seal.
+    pub(crate) fn secret(&self) -> &[u8; 32] {
+        &self.secret
     }
 
     /// The name of a sealed pack.
@@ -67,6 +74,12 @@ impl RemoteKey {
 pub(crate) enum Kind {
     Pack = 1,
     Index = 2,
+    Key = 3,
+    Segment = 4,
+    Standing = 5,
+    Head = 6,
+    References = 7,
+    Doomed = 8,
 }
 
 /// The parts of one sealed file that are the same for all its pieces.

@@ -7,17 +7,21 @@
 use std::collections::{BTreeMap, HashSet};
 use std::io::{Cursor, ErrorKind, Read};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use chronicle_core::{ContentStorage, Error, ObjectId, pack_object, unpack_object};
+use chronicle_core::{
+    CODEC_SEALED, ChunkManifest, ContentStorage, Error, LARGE_OBJECT, ObjectId, cut_into_pieces,
+    pack_object, unpack_object,
+};
 
 use crate::bucket::{Bucket, ConditionalPut};
 use crate::error::{Cause, RemoteError};
 use crate::format;
 use crate::index::{INDEX_MAX, Index, Location, Refusal};
+use crate::keys::Keyring;
 use crate::known::Known;
 use crate::pack::{CONTENT_MAX, Finished, PackBuilder, PackName, length_in_bucket};
-use crate::seal::{self, Kind, RemoteKey, Sealer, cover, sealed_length};
+use crate::seal::{Kind, RemoteKey, Sealer, cover, sealed_length};
 use crate::writer::RemotePackWriter;
 
 /// How often an object whose bytes are wrong is read, since a line may have damaged it on the way.
@@ -29,14 +33,11 @@ const READERS: usize = 8;
 /// How often it is looked again because others moved objects meanwhile.
 const ROUNDS: usize = 8;
 
-/// The first byte of a stored form that only the owner's key for secrets opens.
-const CODEC_SEALED: u8 = 2;
-
 /// A store whose objects lie in a bucket.
 #[derive(Debug)]
 pub struct RemoteStore {
     bucket: Bucket,
-    key: Option<RemoteKey>,
+    keys: RwLock<Keyring>,
     conditional: ConditionalPut,
     known: Mutex<Known>,
     /// Held while the bucket is listed or packs are taken away, so that no old list undoes a deletion.
@@ -56,10 +57,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl RemoteStore {
     /// Opens the place, makes it one if it is empty, and reads its indexes; with a key it is sealed.
     pub fn connect(bucket: Bucket, key: Option<RemoteKey>) -> Result<Self, Error> {
-        format::check_or_make(&bucket, key.as_ref())?;
+        let keys = RwLock::new(format::check_or_make(&bucket, key.as_ref())?);
         let conditional = bucket.probe()?;
         let (known, changing) = (Mutex::default(), Mutex::default());
-        let store = Self { bucket, key, conditional, known, changing };
+        let store = Self { bucket, keys, conditional, known, changing };
         store.refresh()?;
         Ok(store)
     }
@@ -84,7 +85,20 @@ impl RemoteStore {
         self.known().is_kept(id)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    /// Counts on none of these packs any more when something is written.
+    pub(crate) fn set_doomed(&self, packs: HashSet<PackName>) {
+        self.known().set_doomed(packs);
+    }
+
+    pub(crate) fn keys(&self) -> RwLockReadGuard<'_, Keyring> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn keys_mut(&self) -> RwLockWriteGuard<'_, Keyring> {
+        self.keys.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
         lock(&self.known)
     }
 
@@ -152,7 +166,7 @@ impl RemoteStore {
             None => self.bucket.length(&name.pack_key())?,
         };
         match pack {
-            Some(pack) if pack == length_in_bucket(&index, self.key.as_ref()) => {
+            Some(pack) if pack == length_in_bucket(&index) => {
                 self.known().add(Arc::new(index));
             }
             Some(_) => self.known().refuse(name, Refusal::Damaged("its pack has another length")),
@@ -177,11 +191,11 @@ impl RemoteStore {
             Err(error) if error.cause == Cause::Missing => return Ok(None),
             bytes => bytes?,
         };
-        let plain = match &self.key {
-            None => Ok(bytes),
-            Some(key) => seal::open(key, Kind::Index, &name.0, &bytes).map(|(plain, _)| plain),
-        };
-        Ok(Some(plain.map_err(Refusal::Damaged).and_then(|plain| Index::parse(name, &plain))))
+        let opened = self.keys().open(Kind::Index, &name.0, bytes).map_err(Refusal::Damaged);
+        let parsed = opened.and_then(|(plain, mark)| {
+            Index::parse(name, &plain).map(|index| Index { mark, ..index })
+        });
+        Ok(Some(parsed))
     }
 
     /// The packs that have the object, after another look at the bucket if none is known.
@@ -214,6 +228,8 @@ impl RemoteStore {
     pub fn get_stored(&self, id: &ObjectId) -> Result<Vec<u8>, Error> {
         self.read(id, |stored| match stored.first() {
             Some(&CODEC_SEALED) => Ok(stored),
+            // What is in pieces is verified as a whole by who puts them together.
+            _ if ChunkManifest::of(id, &stored)?.is_some() => Ok(stored),
             _ => unpack_object(id, &stored).map(|_| stored),
         })
     }
@@ -276,17 +292,19 @@ impl RemoteStore {
         Err(last)
     }
 
-    fn read_location(
+    pub(crate) fn read_location(
         &self,
         index: &Index,
         location: Location,
     ) -> Result<Result<Vec<u8>, &'static str>, RemoteError> {
         let (range, pack_key) = (location.range(), index.name.pack_key());
-        let Some(key) = &self.key else {
+        if index.mark.is_none() {
             return self.bucket.get_range(&pack_key, range).map(Ok);
-        };
+        }
         let cover = cover(&range, index.length);
         let sealed = self.bucket.get_range(&pack_key, cover.sealed)?;
+        let keys = self.keys();
+        let Some(key) = keys.of(index.mark) else { return Ok(Err("its key is not here")) };
         let sealer = Sealer::new(key, index.nonce, Kind::Pack, &[]);
         let plain = sealer.open_pieces(cover.first, index.length, &sealed);
         let wanted = cover.skip..cover.skip + location.length as usize;
@@ -295,7 +313,7 @@ impl RemoteStore {
 
     /// Writes a pack and then its index.
     pub(crate) fn upload(&self, builder: PackBuilder) -> Result<(), Error> {
-        let Finished { index, pack_bytes, index_bytes } = builder.finish(self.key.as_ref());
+        let Finished { index, pack_bytes, index_bytes } = builder.finish(self.keys().newest());
         self.bucket.put(&index.name.pack_key(), pack_bytes)?;
         self.bucket.put(&index.name.index_key(), index_bytes)?;
         self.known().add_written(Arc::new(index));
@@ -338,6 +356,11 @@ impl RemoteStore {
             }
             self.upload(builder)?;
         }
+        self.remove(index)
+    }
+
+    /// Takes a pack away, its index first.
+    pub(crate) fn remove(&self, index: &Index) -> Result<(), Error> {
         self.bucket.delete(&index.name.index_key())?;
         self.bucket.delete(&index.name.pack_key())?;
         self.known().forget(&index.name);
@@ -345,20 +368,17 @@ impl RemoteStore {
     }
 
     /// A whole pack, which must be the one that its name says: damage is not carried over.
-    fn read_pack(&self, index: &Index) -> Result<Vec<u8>, Error> {
+    pub(crate) fn read_pack(&self, index: &Index) -> Result<Vec<u8>, Error> {
         let key = index.name.pack_key();
         let damaged = |why: &str| {
             let (id, _) = index.objects[0];
             corrupt(&id, format!("the pack {key} that has it cannot be written anew: {why}"))
         };
         let bytes = self.bucket.get(&key)?;
-        if PackName::of(&bytes, self.key.as_ref()) != index.name {
+        if PackName::of(&bytes, self.keys().of(index.mark)) != index.name {
             return Err(damaged("its bytes have another hash"));
         }
-        let plain = match &self.key {
-            None => bytes,
-            Some(key) => seal::open(key, Kind::Pack, &[], &bytes).map_err(damaged)?.0,
-        };
+        let (plain, _) = self.keys().open(Kind::Pack, &[], bytes).map_err(damaged)?;
         match plain.len() as u64 == index.length {
             true => Ok(plain),
             false => Err(damaged("its length is wrong")),
@@ -368,7 +388,15 @@ impl RemoteStore {
 
 impl ContentStorage for RemoteStore {
     fn get(&self, id: &ObjectId) -> Result<Vec<u8>, Error> {
-        self.read(id, |stored| unpack_object(id, &stored))
+        let mut bytes = Vec::new();
+        match self.open(id)? {
+            Opened::Whole(bytes) => return Ok(bytes),
+            Opened::Pieces(manifest) => self
+                .pieces_reader(*id, manifest)
+                .read_to_end(&mut bytes)
+                .map_err(|error| unread(id, error))?,
+        };
+        Ok(bytes)
     }
 
     fn put(&self, id: &ObjectId, bytes: &[u8]) -> Result<(), Error> {
@@ -392,16 +420,55 @@ impl ContentStorage for RemoteStore {
         self.delete_all(&[*id])
     }
 
-    fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send>, Error> {
-        Ok(Box::new(Cursor::new(self.get(id)?)))
+    fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send + '_>, Error> {
+        Ok(match self.open(id)? {
+            Opened::Whole(bytes) => Box::new(Cursor::new(bytes)),
+            Opened::Pieces(manifest) => Box::new(self.pieces_reader(*id, manifest)),
+        })
     }
 
     fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64), Error> {
-        let mut bytes = Vec::new();
-        source.take(CONTENT_MAX as u64 + 1).read_to_end(&mut bytes).map_err(not_taken)?;
-        let id = ObjectId::of(&bytes);
-        self.put(&id, &bytes)?;
-        Ok((id, bytes.len() as u64))
+        let mut start = Vec::new();
+        source.take(LARGE_OBJECT as u64 + 1).read_to_end(&mut start).map_err(not_taken)?;
+        if start.len() <= LARGE_OBJECT {
+            let id = ObjectId::of(&start);
+            self.put(&id, &start)?;
+            return Ok((id, start.len() as u64));
+        }
+        let mut writer = self.writer();
+        let mut source = start.as_slice().chain(source);
+        let (id, manifest) = cut_into_pieces(&mut source, &mut |piece| {
+            let id = ObjectId::of(piece);
+            writer.add(&id, &pack_object(piece)).map(|()| id)
+        })?;
+        writer.add(&id, &manifest.encode())?;
+        writer.finish()?;
+        Ok((id, manifest.length))
+    }
+}
+
+/// An object that was read: all of it, or what it is made of.
+enum Opened {
+    Whole(Vec<u8>),
+    Pieces(ChunkManifest),
+}
+
+impl RemoteStore {
+    fn open(&self, id: &ObjectId) -> Result<Opened, Error> {
+        self.read(id, |stored| match ChunkManifest::of(id, &stored)? {
+            Some(manifest) => Ok(Opened::Pieces(manifest)),
+            None => unpack_object(id, &stored).map(Opened::Whole),
+        })
+    }
+}
+
+/// What a stream that failed is called where the whole was asked for.
+fn unread(id: &ObjectId, error: std::io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::InvalidData if error.get_ref().is_none_or(|e| !e.is::<RemoteError>()) => {
+            corrupt(id, error.to_string())
+        }
+        _ => Error::Io { action: "read", path: PathBuf::from(id.hex()), source: error },
     }
 }
 

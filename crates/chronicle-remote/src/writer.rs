@@ -2,6 +2,9 @@
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Mutex, PoisonError};
 
 use chronicle_core::{Error, ObjectId};
 
@@ -71,4 +74,74 @@ impl<'a> RemotePackWriter<'a> {
         self.written.objects += objects;
         Ok(())
     }
+}
+
+/// Packs that wait to be sent, so that the next is gathered meanwhile.
+const WAITING: usize = 2;
+/// Packs that are under way at a time.
+const SENDERS: usize = 3;
+
+impl RemoteStore {
+    /// Writes many objects, each in its stored form; packs are sealed and sent while the next is gathered.
+    ///
+    /// What is in the bucket already is left out by who knows it. Everything is durable on return.
+    pub fn write_all(
+        &self,
+        objects: impl Iterator<Item = Result<(ObjectId, Vec<u8>), Error>>,
+    ) -> Result<Written, Error> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel::<PackBuilder>(WAITING);
+        let receiver = Mutex::new(receiver);
+        let failed = AtomicBool::new(false);
+        let send = || -> Result<(), Error> {
+            loop {
+                let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                let Ok(pack) = next else { return Ok(()) };
+                // After a failure the rest is only taken, so that nobody waits for it to be.
+                if !failed.load(Ordering::Acquire) {
+                    self.upload(pack).inspect_err(|_| failed.store(true, Ordering::Release))?;
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let senders: Vec<_> = (0..SENDERS).map(|_| scope.spawn(send)).collect();
+            let gathered = gather(objects, &sender, &failed);
+            drop(sender);
+            let results: Vec<_> = senders.into_iter().map(|sender| sender.join()).collect();
+            for result in results {
+                result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            }
+            gathered
+        })
+    }
+}
+
+fn gather(
+    objects: impl Iterator<Item = Result<(ObjectId, Vec<u8>), Error>>,
+    sender: &SyncSender<PackBuilder>,
+    failed: &AtomicBool,
+) -> Result<Written, Error> {
+    let (mut pack, mut written) = (PackBuilder::new(), Written::default());
+    let mut hand_over = |pack: PackBuilder| {
+        written.packs += 1;
+        written.objects += pack.count() as u64;
+        // Nobody takes it only where all have failed, and they say why.
+        let _ = sender.send(pack);
+    };
+    for object in objects {
+        let (id, stored) = object?;
+        if stored.is_empty() || stored.len() > STORED_MAX {
+            return Err(not_taken(ErrorKind::FileTooLarge.into()));
+        }
+        if !pack.has_room(stored.len()) {
+            hand_over(std::mem::replace(&mut pack, PackBuilder::new()));
+        }
+        pack.add(id, &stored);
+        if failed.load(Ordering::Acquire) {
+            break;
+        }
+    }
+    if !pack.is_empty() {
+        hand_over(pack);
+    }
+    Ok(written)
 }

@@ -7,6 +7,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::agent::Agent;
 
+mod bucket;
+
+pub(crate) use bucket::{
+    BucketPlaceArgs, BucketSetArgs, BucketVerb, CloneArgs, EvictArgs, RekeyArgs,
+};
+
 /// What stands below the list of verbs.
 const AFTER_HELP: &str = "\
     A TARGET names a moment: a snapshot id (just before its action), turn:N (just after turn N; \
@@ -77,6 +83,14 @@ pub(crate) enum Verb {
     Prune(PruneArgs),
     Forget(ForgetArgs),
     Export(ExportArgs),
+    /// Keep histories and contents in a bucket that speaks S3 too
+    #[command(subcommand)]
+    Bucket(BucketVerb),
+    /// Send this workspace's history, or what is new of it, to the bucket
+    Push,
+    /// Take over what the bucket has of this workspace's history and this home has not
+    Pull,
+    Clone(CloneArgs),
     /// Free the content that no workspace of the home needs any more
     Gc,
     Verify(VerifyArgs),

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt::Write as _;
 
 use chronicle_core::{Error, Finding, Stop};
+use chronicle_remote::RemoteError;
 use serde::Serialize;
 
 use crate::render::printable;
@@ -95,6 +96,11 @@ impl CommandError {
         if self.kind == Kind::Failed { self.of(Kind::NoAnswer) } else { self }
     }
 
+    /// The words of an error that goes on to somebody else.
+    pub(crate) fn from_ref(error: &Error) -> String {
+        RemoteError::of(error).map_or_else(|| error.to_string(), ToString::to_string)
+    }
+
     /// What verification found, and the first bad record.
     fn finding(&self) -> Option<(&'static str, Option<u64>)> {
         match self.error.downcast_ref::<Error>()? {
@@ -173,6 +179,10 @@ impl StdError for WithCause {
 
 impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
+        if let Some(remote) = RemoteError::of(&error) {
+            let (code, hints) = (remote.code(), Vec::new());
+            return Self { kind: Kind::Failed, code, error: error.into(), hints };
+        }
         let hints = hint(&error).map(str::to_owned).into_iter().collect();
         Self { kind: kind(&error), code: error.code(), error: error.into(), hints }
     }
@@ -282,6 +292,9 @@ fn stop_hint(stop: &Stop) -> Option<&'static str> {
         Stop::StillThere(_) => {
             "Change or remove the file first, or name it in chronicle.toml under [secrets] never and run: \
              chronicle config accept"
+        }
+        Stop::Diverged(_) => {
+            "Nothing was sent. If this home was put back to an older copy, take the rest over with: chronicle pull"
         }
         Stop::ForeignRef(_) => {
             "Nothing was overwritten. Export under another name: chronicle export --git REPO NAME"

@@ -1,6 +1,7 @@
 //! The `chronicle` command: words in, the library's answers out.
 
 mod agent;
+mod bucket;
 mod cli;
 mod commands;
 mod demo;
@@ -52,6 +53,7 @@ fn hidden(arguments: &[OsString]) -> Option<u8> {
         run::STAGE => Some(run::stage(&arguments[1..])),
         commands::prune::PRUNER => Some(commands::prune::detached(&arguments[1..])),
         WATCHER => Some(commands::watch::detached(&arguments[1..])),
+        commands::push::VERB => Some(commands::push::detached(&arguments[1..])),
         commands::hand_over::VERB => Some(commands::hand_over::detached(&arguments[1..])),
         reference::VERB => {
             let mut ui = Ui::new(false);

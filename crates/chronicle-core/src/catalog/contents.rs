@@ -34,6 +34,18 @@ impl Catalog {
         insert(&self.connection, rows).map_err(|e| self.error(e))
     }
 
+    /// All small contents.
+    pub(crate) fn all_objects(&self) -> Result<Vec<Row>> {
+        let read = || -> rusqlite::Result<Vec<Row>> {
+            let mut statement = self.connection.prepare("SELECT id, stored FROM object")?;
+            let row = |row: &rusqlite::Row<'_>| {
+                Ok(Row { id: ObjectId(row.get(0)?), stored: row.get(1)?, base: None })
+            };
+            statement.query_map([], row)?.collect()
+        };
+        read().map_err(|e| self.error(e))
+    }
+
     /// Calls back with the name of every small content, and of what it is kept against: one pass is
     /// cheaper than asking for many.
     pub(crate) fn for_each_object(

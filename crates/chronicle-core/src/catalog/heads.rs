@@ -82,6 +82,12 @@ pub(super) fn make(
     Ok(signed)
 }
 
+/// Leaves all heads to those who signed them: another life has its own.
+pub(super) fn forget_all(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch("DELETE FROM head; DELETE FROM node")?;
+    connection.execute("DELETE FROM state WHERE key IN (?1, ?2)", [PINNED_KEY, PROBLEM]).map(drop)
+}
+
 fn try_make(
     connection: &Connection,
     epoch: Epoch,

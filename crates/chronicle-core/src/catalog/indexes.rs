@@ -127,6 +127,14 @@ impl Catalog {
     }
 }
 
+/// Makes the tables anew, whatever they hold.
+pub(super) fn write_derived(connection: &Connection) -> Result<()> {
+    let derived = derive(connection)?;
+    let written = write(connection, &derived).and_then(|()| sum::renew(connection));
+    let at = |source| Error::Catalog { path: connection.path().unwrap_or_default().into(), source };
+    written.map_err(at)
+}
+
 /// What a row that does not follow from its record is called.
 pub(crate) fn misfit(seq: Seq) -> Error {
     let why = "an index over the records does not say what they say".to_owned();

@@ -7,6 +7,7 @@
 mod contents;
 mod forget;
 mod heads;
+mod import;
 mod indexes;
 mod log;
 mod prune;

@@ -12,7 +12,7 @@ use crate::id::{ObjectId, Seq};
 use crate::record::{Kind, Pruned, Record};
 
 /// The kind of a record of which only the hash of its leaf is left.
-const DROPPED: i64 = 255;
+pub(super) const DROPPED: i64 = 255;
 
 /// Where the changes lie that stand for a run of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

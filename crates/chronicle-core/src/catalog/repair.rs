@@ -14,6 +14,7 @@ use crate::entry::{Change, Entry};
 use crate::error::{Context, Error, Result};
 use crate::id::{Seq, WorkspaceId};
 use crate::known::{Known, Part};
+use crate::mirror::Standing;
 use crate::path::WorkspacePath;
 
 /// Complaints of SQLite that are worth reading.
@@ -204,43 +205,47 @@ impl Catalog {
     /// Makes the known state anew from the records: the last entry of each path, without any
     /// signature, so that the next look reads everything again and compares.
     fn remember_anew(&mut self) -> Result<()> {
-        let (_, changed) = indexes::read(&self.connection, &<[Change]>::to_vec)?;
-        let mut paths: BTreeMap<WorkspacePath, Known> = BTreeMap::new();
-        for change in changed.into_values().flatten() {
-            if change.after == Entry::Absent {
-                paths.remove(&change.path);
-                continue;
-            }
-            let part = if change.neutral { Part::Neutral } else { Part::Ordinary };
-            let known = Known { entry: change.after, signature: None, racy: true, part };
-            paths.insert(change.path, known);
-        }
-        let mut updates: BTreeMap<WorkspacePath, state::DirectoryUpdate> = BTreeMap::new();
-        for (path, known) in paths {
-            let at = path.parent().unwrap_or_default();
-            let own = path.parent().is_none();
-            let update = updates.entry(at.clone()).or_insert_with(|| state::DirectoryUpdate {
-                path: at,
-                ..state::DirectoryUpdate::default()
-            });
-            match own {
-                true => update.own = Some(known),
-                false => update.names.push((path.name().to_vec(), Some(known))),
-            }
-        }
-        let write = |connection: &Connection| -> rusqlite::Result<()> {
-            connection
-                .execute_batch("DELETE FROM newer; DELETE FROM touched; DELETE FROM directory")?;
-            let mut directories = state::Directories::new(connection);
-            updates.values().try_for_each(|update| {
-                state::update_directory(connection, &mut directories, update)
-            })
-        };
-        let transaction = self.connection.transaction();
-        let written = transaction.and_then(|transaction| {
-            write(&transaction)?;
-            transaction.commit()
-        });
-        written.map_err(|source| Error::Catalog { path: self.path.clone(), source })
+        let transaction = self.connection.unchecked_transaction().map_err(|e| self.error(e))?;
+        remember(&transaction, &Standing::default())?;
+        transaction.commit().map_err(|e| self.error(e))
     }
+}
+
+/// Makes the known state anew: what stood at a moment, and what the records after it made of that.
+pub(super) fn remember(connection: &Connection, standing: &Standing) -> Result<()> {
+    let at = |source| Error::Catalog { path: connection.path().unwrap_or_default().into(), source };
+    let (_, changed) = indexes::read(connection, &<[Change]>::to_vec)?;
+    let mut paths = standing.entries.clone();
+    let later = changed.into_iter().filter(|(seq, _)| seq.cast_unsigned() > standing.seq.0);
+    for change in later.flat_map(|(_, changes)| changes) {
+        match change.after {
+            Entry::Absent => drop(paths.remove(&change.path)),
+            entry => drop(paths.insert(change.path, (entry, change.neutral))),
+        }
+    }
+    let mut updates: BTreeMap<WorkspacePath, state::DirectoryUpdate> = BTreeMap::new();
+    for (path, (entry, neutral)) in paths {
+        let part = if neutral { Part::Neutral } else { Part::Ordinary };
+        let known = Known { entry, signature: None, racy: true, part };
+        let at = path.parent().unwrap_or_default();
+        let own = path.parent().is_none();
+        let update = updates.entry(at.clone()).or_insert_with(|| state::DirectoryUpdate {
+            path: at,
+            ..state::DirectoryUpdate::default()
+        });
+        match own {
+            true => update.own = Some(known),
+            false => update.names.push((path.name().to_vec(), Some(known))),
+        }
+    }
+    let write = || -> rusqlite::Result<()> {
+        // What was touched where is told by numbers of directories, which go.
+        connection
+            .execute_batch("DELETE FROM newer; DELETE FROM touched; DELETE FROM directory")?;
+        let mut directories = state::Directories::new(connection);
+        updates
+            .values()
+            .try_for_each(|update| state::update_directory(connection, &mut directories, update))
+    };
+    write().map_err(at)
 }

@@ -13,7 +13,7 @@ use super::{HEADER, LARGE_OBJECT, corrupt, header, parse_header};
 use crate::error::{Context, Error, Result};
 use crate::id::ObjectId;
 
-pub(super) const CODEC_CHUNKS: u8 = 4;
+pub(crate) const CODEC_CHUNKS: u8 = 4;
 
 const VERSION: u8 = 1;
 /// How the cuts are found: FastCDC of 2020, with 64-bit gears and normalization 1.
@@ -30,21 +30,25 @@ const LONGEST: u64 = 64 << 20;
 
 /// One piece of a large object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) id: ObjectId,
-    pub(crate) length: u32,
+pub struct Piece {
+    /// Its name: it is an object itself.
+    pub id: ObjectId,
+    /// Its length in bytes.
+    pub length: u32,
 }
 
 /// Which pieces make an object, in their order; where each begins follows from their lengths.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Manifest {
-    pub(crate) length: u64,
-    pub(crate) pieces: Vec<Piece>,
+pub struct ChunkManifest {
+    /// The length of the whole.
+    pub length: u64,
+    /// The pieces.
+    pub pieces: Vec<Piece>,
 }
 
-impl Manifest {
+impl ChunkManifest {
     /// The stored form of the object.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER + START + self.pieces.len() * PIECE);
         out.extend_from_slice(&header(CODEC_CHUNKS, self.length));
         out.extend_from_slice(&[VERSION, FASTCDC_2020]);
@@ -59,7 +63,7 @@ impl Manifest {
     }
 
     /// Takes a stored form apart; one that does not add up is refused before any piece is read.
-    pub(crate) fn decode(stored: &[u8]) -> std::result::Result<Self, &'static str> {
+    pub fn decode(stored: &[u8]) -> std::result::Result<Self, &'static str> {
         let (head, rest) = stored.split_first_chunk::<HEADER>().ok_or("it is cut off")?;
         let (CODEC_CHUNKS, length) = parse_header(*head) else {
             return Err("it is no manifest");
@@ -87,6 +91,14 @@ impl Manifest {
         }
     }
 
+    /// The pieces that a stored form stands for; `None` if it is not kept in pieces.
+    pub fn of(id: &ObjectId, stored: &[u8]) -> Result<Option<Self>> {
+        match stored.first() {
+            Some(&CODEC_CHUNKS) => Self::decode(stored).map(Some).map_err(|why| corrupt(id, why)),
+            _ => Ok(None),
+        }
+    }
+
     /// Reads the rest of a file whose header says that it holds a manifest.
     pub(super) fn read(
         id: &ObjectId,
@@ -104,12 +116,12 @@ impl Manifest {
 }
 
 /// Cuts everything the source gives, and hands each piece over; says name, length and pieces.
-pub(super) fn cut(
+pub fn cut(
     source: &mut dyn Read,
     take: &mut dyn FnMut(&[u8]) -> Result<ObjectId>,
-) -> Result<(ObjectId, Manifest)> {
+) -> Result<(ObjectId, ChunkManifest)> {
     let mut hasher = blake3::Hasher::new();
-    let mut manifest = Manifest { length: 0, pieces: Vec::new() };
+    let mut manifest = ChunkManifest { length: 0, pieces: Vec::new() };
     let sizes = [SMALLEST, AVERAGE, LARGEST].map(|size| size as usize);
     for chunk in StreamCDC::new(source, sizes[0], sizes[1], sizes[2]) {
         let chunk = chunk.map_err(io_error).at("take in", super::SOURCE)?;
@@ -140,7 +152,7 @@ pub(super) struct PiecesReader {
 }
 
 impl PiecesReader {
-    pub(super) fn new(manifest: Manifest, loose: Loose) -> Self {
+    pub(super) fn new(manifest: ChunkManifest, loose: Loose) -> Self {
         Self { loose, pieces: manifest.pieces.into_iter(), current: io::Cursor::default() }
     }
 
@@ -183,7 +195,7 @@ mod tests {
         out
     }
 
-    fn pieces(bytes: &[u8]) -> (ObjectId, Manifest) {
+    fn pieces(bytes: &[u8]) -> (ObjectId, ChunkManifest) {
         cut(&mut &*bytes, &mut |piece| Ok(ObjectId::of(piece))).unwrap()
     }
 
@@ -217,7 +229,7 @@ mod tests {
     fn mutated_manifests() {
         let of = |length| pieces(&sample(length)).1.encode();
         crate::fuzz::target("manifest", &[of(100), of(1 << 20), of(2 << 20)], |input| {
-            let Ok(manifest) = Manifest::decode(input) else { return false };
+            let Ok(manifest) = ChunkManifest::decode(input) else { return false };
             let pieces = manifest.pieces.iter().map(|piece| u64::from(piece.length));
             assert_eq!(pieces.sum::<u64>(), manifest.length);
             true
@@ -228,11 +240,11 @@ mod tests {
     fn a_manifest_that_lies_is_refused() {
         let (_, manifest) = pieces(&sample(2 << 20));
         let stored = manifest.encode();
-        assert_eq!(Manifest::decode(&stored).unwrap(), manifest);
+        assert_eq!(ChunkManifest::decode(&stored).unwrap(), manifest);
         let wrong = |change: &dyn Fn(&mut Vec<u8>)| {
             let mut stored = stored.clone();
             change(&mut stored);
-            Manifest::decode(&stored).unwrap_err()
+            ChunkManifest::decode(&stored).unwrap_err()
         };
         wrong(&|stored| stored[0] = 1);
         wrong(&|stored| stored[1] ^= 1);

@@ -14,8 +14,8 @@ use super::files::{self, Lock};
 use super::local::read_start;
 use super::pack::{PackWriter, tend_orphans};
 use super::packs::List;
-use super::{HEADER, LARGE_OBJECT, LocalStore, Stored};
-use super::{compressed, pack_secret, with_raw, with_stored};
+use super::{CODEC_SEALED, HEADER, LARGE_OBJECT, LocalStore, Stored};
+use super::{compressed, corrupt, open_object, pack_secret, with_raw, with_stored};
 use crate::error::{Context, Error, Result};
 use crate::failpoint;
 use crate::id::ObjectId;
@@ -29,7 +29,7 @@ const WAITING_PART: usize = 4;
 
 /// What is larger is kept in pieces: against an earlier version it would find nothing, since zstd looks no
 /// further back than this.
-const WHOLE_MAX: usize = 2 << 20;
+pub(crate) const WHOLE_MAX: usize = 2 << 20;
 
 /// A small object that must ride in the catalog's transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,6 +156,28 @@ impl<'s> Intake<'s> {
             self.take_sealed(key, id, bytes).inspect_err(|error| self.fail(error))?;
         }
         Ok(id)
+    }
+
+    /// Takes in an object that was sealed elsewhere, as it is.
+    ///
+    /// Without the key nobody can tell whether it is what its name says; whoever opens it later can.
+    pub fn take_sealed_form(&self, id: &ObjectId, stored: &[u8]) -> Result<()> {
+        let parsed = Stored::parse(stored).map_err(|why| corrupt(id, why))?;
+        if parsed.codec != CODEC_SEALED {
+            return Err(corrupt(id, "it is not sealed"));
+        }
+        match open_object(id, stored, &self.store.secrets) {
+            Err(Error::SecretKey(_)) => {}
+            opened => drop(opened?),
+        }
+        if !lock(&self.claimed).insert(*id) || self.is_kept(id)? {
+            return Ok(());
+        }
+        let taken = match parsed.raw_length > LARGE_OBJECT as u64 {
+            true => self.store.loose.put(id, stored),
+            false => self.append(*id, &parsed, None),
+        };
+        taken.inspect_err(|error| self.fail(error))
     }
 
     fn take_sealed(&self, key: &SecretKey, id: ObjectId, bytes: &[u8]) -> Result<()> {

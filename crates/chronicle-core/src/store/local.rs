@@ -3,18 +3,22 @@
 //! Any number of processes may use it at once. Taking content in holds the store's lock shared,
 //! taking objects away holds it exclusively, reading holds nothing.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::{Cursor, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::away;
 use super::files::{self, Lock, Temporary};
 use super::loose::Loose;
 use super::pack::Directories;
 use super::packs::Packs;
-use super::{ContentStorage, Intake, LARGE_OBJECT, SOURCE, pack_object, verify};
+use super::tier::Tier;
+use super::{
+    CODEC_SEALED, ContentStorage, Intake, LARGE_OBJECT, SOURCE, pack_object, unpack_object, verify,
+};
 use crate::error::{Context, Error, Result};
 use crate::id::ObjectId;
 use crate::secret::Secrets;
@@ -28,6 +32,8 @@ pub struct LocalStore {
     pub(super) packs: Arc<Packs>,
     pub(super) loose: Loose,
     pub(super) secrets: Secrets,
+    /// What is not here may be there.
+    tier: Tier,
     /// Open intakes of this handle: waiting for them would be waiting for oneself.
     intakes: AtomicUsize,
 }
@@ -40,6 +46,11 @@ impl LocalStore {
 
     /// The same, with the key that seals secrets.
     pub(crate) fn open_with(directory: &Path, secrets: &Secrets) -> Result<Self> {
+        Self::open_before(directory, secrets, &Tier::default())
+    }
+
+    /// The same, before a store that has more.
+    pub(crate) fn open_before(directory: &Path, secrets: &Secrets, tier: &Tier) -> Result<Self> {
         let temporary = directory.join("tmp");
         let directories =
             Directories { packs: directory.join("packs"), temporary: temporary.clone() };
@@ -47,9 +58,16 @@ impl LocalStore {
         let objects = directory.join("objects");
         let store = Self {
             directory: directory.to_owned(),
-            loose: Loose::new(objects, temporary, secrets.clone(), Arc::clone(&packs)),
+            loose: Loose::new(
+                objects,
+                temporary,
+                secrets.clone(),
+                Arc::clone(&packs),
+                tier.clone(),
+            ),
             packs,
             secrets: secrets.clone(),
+            tier: tier.clone(),
             intakes: AtomicUsize::new(0),
         };
         match files::open(&store.format_path())? {
@@ -82,6 +100,27 @@ impl LocalStore {
             .flat_map(|manifest| manifest.pieces)
             .map(|piece| piece.id)
             .collect())
+    }
+
+    /// What an object that is kept in pieces is kept as, and their names.
+    pub(crate) fn manifest_of(&self, id: &ObjectId) -> Result<Option<(Vec<u8>, Vec<ObjectId>)>> {
+        let manifest = self.loose.manifest(id)?;
+        Ok(manifest.map(|manifest| {
+            let pieces = manifest.pieces.iter().map(|piece| piece.id).collect();
+            (manifest.encode(), pieces)
+        }))
+    }
+
+    /// An object as it is stored, if that stands on nothing else and is sealed or whole.
+    pub(crate) fn stored_alone(&self, id: &ObjectId) -> Result<Option<Vec<u8>>> {
+        if let Some(stored) = self.loose.sealed_form(id)? {
+            return Ok(Some(stored));
+        }
+        let stored = self.packs.stored(id, &self.packs.listed()?)?;
+        Ok(stored.filter(|stored| match stored.first() {
+            Some(&CODEC_SEALED) => true,
+            _ => unpack_object(id, stored).is_ok(),
+        }))
     }
 
     /// The objects with a file of their own, some of which are kept in pieces.
@@ -158,6 +197,40 @@ impl LocalStore {
         self.packs.get(id, &self.packs.listed().ok()?, false).ok().flatten()
     }
 
+    /// An object from the store behind this one, which is kept here from now on.
+    fn get_afar(&self, id: &ObjectId) -> Result<Vec<u8>> {
+        let bytes = self.tier.get(id)?;
+        // Keeping it here only saves the way.
+        let _ = self.put(id, &bytes);
+        Ok(bytes)
+    }
+
+    /// Takes a large object in from the store behind this one, in bounded memory.
+    fn bring_near(&self, far: &dyn ContentStorage, id: &ObjectId) -> bool {
+        let bring = || -> Result<bool> {
+            let mut intake = self.intake()?;
+            let (found, length) = intake.take_stream(&mut far.reader(id)?)?;
+            // Little content would ride in somebody's commit, and there is none.
+            let large = length > super::WHOLE_MAX as u64;
+            if large {
+                intake.finish()?;
+            }
+            Ok(large && found == *id)
+        };
+        bring().unwrap_or(false)
+    }
+
+    /// The objects that were taken away because the store behind this one has them.
+    pub(crate) fn away(&self) -> Result<BTreeSet<ObjectId>> {
+        away::read(&self.directory)
+    }
+
+    /// Says that objects are about to be taken away because the store behind this one has them.
+    pub(crate) fn say_away(&self, ids: impl IntoIterator<Item = ObjectId>) -> Result<()> {
+        let _lock = Lock::exclusive(&self.lock_path())?;
+        away::add(&self.directory, ids)
+    }
+
     fn find(&self, id: &ObjectId) -> Result<bool> {
         let listed = self.packs.listed()?;
         if matches!(self.packs.find(id, &listed, false), Ok(Some(_))) || self.loose.exists(id)? {
@@ -220,8 +293,8 @@ impl ContentStorage for LocalStore {
         let packed = self.packs.get(id, &self.packs.list_again()?, true);
         match (packed, loose) {
             (Ok(Some(bytes)), _) => Ok(bytes),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-            (Ok(None), Ok(_)) => Err(Error::Missing(*id)),
+            (Err(error), _) | (_, Err(error)) => self.get_afar(id).map_err(|_| error),
+            (Ok(None), Ok(_)) => self.get_afar(id),
         }
     }
 
@@ -246,10 +319,13 @@ impl ContentStorage for LocalStore {
         self.delete_all(&[*id])
     }
 
-    fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send>> {
-        match self.loose.reader(id)? {
-            Some(reader) => Ok(Box::new(reader)),
-            None => Ok(Box::new(Cursor::new(self.get(id)?))),
+    fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send + '_>> {
+        if let Some(reader) = self.loose.reader(id)? {
+            return Ok(Box::new(reader));
+        }
+        match self.tier.store() {
+            Some(far) if !self.find(id)? && self.bring_near(far, id) => self.reader(id),
+            _ => Ok(Box::new(Cursor::new(self.get(id)?))),
         }
     }
 

@@ -9,9 +9,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::chunks::{CODEC_CHUNKS, Manifest, PiecesReader};
+use super::chunks::{CODEC_CHUNKS, ChunkManifest, PiecesReader};
 use super::files::{self, Temporary};
 use super::packs::Packs;
+use super::tier::Tier;
 use super::{CODEC_RAW, CODEC_SEALED, CODEC_ZSTD, HEADER, LEVEL};
 use super::{corrupt, decoder, header, parse_header, refused};
 use crate::error::{Context, Error, Result};
@@ -30,6 +31,8 @@ pub(super) struct Loose {
     secrets: Secrets,
     /// Where the pieces of large objects lie.
     packs: Arc<Packs>,
+    /// Where a piece may be that is not here.
+    tier: Tier,
 }
 
 impl Loose {
@@ -38,8 +41,9 @@ impl Loose {
         temporary: PathBuf,
         secrets: Secrets,
         packs: Arc<Packs>,
+        tier: Tier,
     ) -> Self {
-        Self { directory, temporary, secrets, packs }
+        Self { directory, temporary, secrets, packs, tier }
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -178,19 +182,35 @@ impl Loose {
             return Ok(bytes);
         }
         match self.manifest(id)? {
-            None => self.get(id)?.ok_or(Error::Missing(*id)),
+            None => match self.get(id)? {
+                Some(bytes) => Ok(bytes),
+                None => self.tier.get(id),
+            },
             Some(_) => Err(corrupt(id, "a piece is in pieces itself")),
         }
     }
 
     /// The pieces of an object, if it is kept in pieces.
-    pub(super) fn manifest(&self, id: &ObjectId) -> Result<Option<Manifest>> {
+    pub(super) fn manifest(&self, id: &ObjectId) -> Result<Option<ChunkManifest>> {
         let path = self.path(id);
         let Some(mut file) = files::open(&path)? else { return Ok(None) };
         match read_header(&mut file, id, &path)? {
-            (CODEC_CHUNKS, length) => Manifest::read(id, length, &mut file, &path).map(Some),
+            (CODEC_CHUNKS, length) => ChunkManifest::read(id, length, &mut file, &path).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// An object that was sealed, as it is stored.
+    pub(super) fn sealed_form(&self, id: &ObjectId) -> Result<Option<Vec<u8>>> {
+        let path = self.path(id);
+        let Some(mut file) = files::open(&path)? else { return Ok(None) };
+        let (codec, length) = read_header(&mut file, id, &path)?;
+        if codec != CODEC_SEALED {
+            return Ok(None);
+        }
+        let mut stored = header(codec, length).to_vec();
+        file.read_to_end(&mut stored).at("read", &path)?;
+        Ok(Some(stored))
     }
 
     /// The object as a stream that verifies itself; `None` if it is not here.
@@ -330,7 +350,7 @@ impl Verifying {
                 Payload::Sealed(open_sealed(id, path, file, key)?)
             }
             CODEC_CHUNKS => {
-                let manifest = Manifest::read(id, left, &mut file, path)?;
+                let manifest = ChunkManifest::read(id, left, &mut file, path)?;
                 Payload::Pieces(PiecesReader::new(manifest, loose.clone()))
             }
             _ => return Err(corrupt(id, "its codec is not known")),

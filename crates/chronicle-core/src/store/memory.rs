@@ -45,7 +45,7 @@ impl ContentStorage for MemoryStore {
         Ok(())
     }
 
-    fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send>> {
+    fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send + '_>> {
         Ok(Box::new(Cursor::new(self.get(id)?)))
     }
 

@@ -3,6 +3,7 @@
 //! Which objects are still needed is not decided here, and neither is when content must be durable:
 //! an [`Intake`] belongs to one capture, whose commit point is the catalog's transaction.
 
+mod away;
 mod chunks;
 mod delta;
 mod files;
@@ -15,6 +16,7 @@ mod pack;
 mod packs;
 mod repair;
 mod sweep;
+mod tier;
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -25,14 +27,18 @@ use crate::error::{Error, Result};
 use crate::id::ObjectId;
 use crate::secret::{Refused, SecretKey, Secrets, seal, unseal};
 
+pub use chunks::{ChunkManifest, Piece, cut as cut_into_pieces};
 pub use delta::pack_version;
 pub(crate) use delta::{Bases, base_of, depth_of, open_chain, smaller};
 pub(crate) use files::Lock as StoreLock;
+pub(crate) use intake::WHOLE_MAX;
 pub use intake::{Intake, Row};
 pub use local::LocalStore;
 pub use memory::MemoryStore;
 pub(crate) use repair::{Disorder, keep_aside};
 pub(crate) use sweep::Needed;
+pub(crate) use tier::Tier;
+pub use tier::TieredStore;
 
 /// Content of more bytes than this is streamed into a file of its own.
 pub const LARGE_OBJECT: usize = 4 << 20;
@@ -52,7 +58,7 @@ pub trait ContentStorage: Send + Sync {
     fn delete(&self, id: &ObjectId) -> Result<()>;
 
     /// The object's bytes as a stream; damage is an `InvalidData` error, at the latest at the end.
-    fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send>>;
+    fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send + '_>>;
 
     /// Keeps everything the source gives, durable on return, and says its name and length.
     fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)>;
@@ -61,8 +67,8 @@ pub trait ContentStorage: Send + Sync {
 const LEVEL: i32 = 3;
 const CODEC_RAW: u8 = 0;
 const CODEC_ZSTD: u8 = 1;
-/// What the key of a home sealed; its payload holds one of the codecs above.
-const CODEC_SEALED: u8 = 2;
+/// The first byte of a stored form that the key of a home sealed; its payload holds one of those above.
+pub const CODEC_SEALED: u8 = 2;
 
 /// A frame may ask for a window of at most 2^23 bytes, so that damage cannot ask for all memory.
 const WINDOW_LOG_MAX: u32 = 23;
@@ -260,6 +266,11 @@ fn decode_large(stored: &Stored<'_>) -> Result<Vec<u8>, &'static str> {
         .read_to_end(&mut bytes)
         .map_err(damaged)?;
     Ok(bytes)
+}
+
+/// A decoder that asks for no more memory than our own frames need.
+pub(crate) fn bounded_decoder(packed: &[u8]) -> std::io::Result<impl Read> {
+    decoder(packed)
 }
 
 fn decoder<R: std::io::BufRead>(

@@ -102,7 +102,13 @@ impl Pack {
         open_object(id, &stored, secrets)
     }
 
-    fn read_stored(&self, file: &File, id: &ObjectId, location: Location) -> Result<Vec<u8>> {
+    /// The object as it is stored, not verified.
+    pub(super) fn read_stored(
+        &self,
+        file: &File,
+        id: &ObjectId,
+        location: Location,
+    ) -> Result<Vec<u8>> {
         let length = location.length as usize;
         if length > LARGE_OBJECT + HEADER + overhead(LARGE_OBJECT + 1) {
             return Err(corrupt(

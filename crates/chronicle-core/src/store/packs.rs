@@ -113,6 +113,17 @@ impl Packs {
         })
     }
 
+    /// The object as it is stored in any pack that has it whole, not verified.
+    pub(super) fn stored(&self, id: &ObjectId, list: &List) -> Result<Option<Vec<u8>>> {
+        self.first_success(list, |pack| match pack.find(id, false)? {
+            Some(location) => match self.open(pack)? {
+                Some(file) => pack.read_stored(&file, id, location).map(Some),
+                None => Ok(None),
+            },
+            None => Ok(None),
+        })
+    }
+
     /// The object's bytes, from packs that came since too.
     pub(super) fn look_up(&self, id: &ObjectId) -> Result<Option<Vec<u8>>> {
         if let Ok(Some(bytes)) = self.get(id, &self.listed()?, false) {

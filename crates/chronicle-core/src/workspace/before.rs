@@ -12,6 +12,9 @@ use crate::path::WorkspacePath;
 use crate::process::Process;
 use crate::record::Labels;
 
+/// The action of a record that says that the root was lost.
+pub(super) const ROOT_LOST: &str = "root_lost";
+
 impl Workspace {
     /// What comes before every plan: nobody else is working, and everything that is there is
     /// captured.
@@ -26,7 +29,7 @@ impl Workspace {
 
     /// Refuses, or waits, while somebody else's call is open; one of its own is no hindrance, but
     /// from inside it only a plan may be applied that was shown.
-    fn wait_for_calls(&self, wait: bool, planned: bool) -> Result<()> {
+    pub(super) fn wait_for_calls(&self, wait: bool, planned: bool) -> Result<()> {
         let mut callers: Option<Vec<String>> = None;
         loop {
             let open = self.openings()?;
@@ -73,7 +76,7 @@ impl Workspace {
         let look = self.look()?;
         let labels = Labels {
             snapshot: Some(SnapshotId::new(self.now())),
-            action: Some("root_lost".to_owned()),
+            action: Some(ROOT_LOST.to_owned()),
             summary: Some("root_lost: the workspace's directory was made anew".to_owned()),
             ..Labels::default()
         };

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use super::verify::CheckedObjects;
 use super::verify_chain::{self, Which};
 use super::views::path_text;
 use super::{PATIENCE, Workspace, key};
@@ -20,7 +21,7 @@ use crate::id::{ObjectId, Seq};
 use crate::lock::Lock;
 use crate::path::WorkspacePath;
 use crate::skim;
-use crate::store::{ContentStorage, Disorder, LocalStore, keep_aside, open_chain};
+use crate::store::{ContentStorage, Disorder, keep_aside, open_chain};
 use crate::view::{DoctorFinding, DoctorReport, LostContent, SCHEMA};
 
 /// Whoever looks after a workspace, and what was found so far.
@@ -146,8 +147,7 @@ impl Doctor<'_> {
     }
 
     fn look_at_store(&mut self, home: &Home) -> Result<()> {
-        let Disorder { leftovers, reindexed, torn } =
-            LocalStore::open_with(&home.store(), home.secrets())?.tend(self.repair)?;
+        let Disorder { leftovers, reindexed, torn } = home.open_store()?.tend(self.repair)?;
         if leftovers > 0 {
             let words = format!("{leftovers} files were left by processes that died");
             self.found("leftovers", words, self.repair, REPAIR);
@@ -195,7 +195,8 @@ impl Doctor<'_> {
         ids.extend(present.keys());
         self.report.objects = ids.len() as u64;
         let ids: Vec<ObjectId> = ids.into_iter().collect();
-        let (mut bad, sealed) = workspace.check_objects(&ids, true, false, self.progress)?;
+        let CheckedObjects { mut bad, sealed, .. } =
+            workspace.check_objects(&ids, true, false, self.progress)?;
         bad.retain(|(id, _)| self.repair || !self.hidden.contains(id));
         if sealed > 0 {
             let words = format!("{sealed} objects are sealed with a key that is not here");
@@ -279,9 +280,8 @@ fn error_words(error: &Error) -> String {
 fn verify_rescued(path: &Path, adopted: &Adopted) -> Result<(), String> {
     let check = || -> Result<()> {
         let catalog = Catalog::open(path)?;
-        let (epoch, end) = (catalog.epoch(), catalog.head()?.seq);
-        let which = Which { workspace: adopted.id, epoch, end };
-        verify_chain::check(&catalog, path, which, &[])?;
+        let which = Which::of(&catalog, adopted.id, catalog.head()?.seq)?;
+        verify_chain::check(&catalog, path, &which, &[])?;
         catalog.settle_file()
     };
     check().map_err(|error| error_words(&error))

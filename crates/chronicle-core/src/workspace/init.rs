@@ -251,7 +251,7 @@ impl Workspace {
 
 /// A workspace may not lie in another, hold another, or hold the store; nor be the whole machine. Only a
 /// linked worktree inside the workspace of its repository is one of its own.
-fn refuse_unsuitable(home: &Home, root: &Path) -> Result<()> {
+pub(super) fn refuse_unsuitable(home: &Home, root: &Path) -> Result<()> {
     let refuse = |why: String| Err(Error::CannotAdopt { path: root.to_owned(), why });
     let store = home.path().canonicalize().unwrap_or_else(|_| home.path().to_owned());
     if store.starts_with(root) {

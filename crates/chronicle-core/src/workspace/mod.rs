@@ -20,11 +20,13 @@ mod limits;
 mod link;
 mod look_around;
 mod look_for_changes;
+mod mirror;
 mod moment;
 mod operator;
 mod outcomes;
 mod prune;
 mod purge;
+mod receive;
 mod repository_rule;
 mod resolve;
 mod rewind;
@@ -61,7 +63,9 @@ pub use forget::Forgettable;
 pub use heads::WitnessPatience;
 pub use history::LogQuery;
 pub use init::{InitOptions, InitReport, Progress};
+pub use mirror::{Alone, Mirrored, Position, Pushing};
 pub use purge::HistorySize;
+pub use receive::Arrival;
 pub use rewind::{GitChoice, RewindKind, RewindRequest};
 pub use turns::{RunTicket, TurnRequest};
 pub use verify::VerifyRequest;
@@ -101,6 +105,7 @@ mod key {
     pub(super) const PRUNED_AT: &str = "pruned_at";
     pub(super) const GRANTS: &str = "grants";
     pub(super) const USED_GRANTS: &str = "used_grants";
+    pub(super) const MIRRORED: &str = "mirrored";
 }
 
 /// One opened workspace.
@@ -160,7 +165,7 @@ impl Workspace {
             root: adopted.root.clone(),
             roots,
             catalog,
-            store: LocalStore::open_with(&home.store(), home.secrets())?,
+            store: home.open_store()?,
             objects: OnceCell::new(),
             clock: Box::new(SystemClock),
             opened_prune: Cell::default(),

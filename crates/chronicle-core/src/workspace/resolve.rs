@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::Workspace;
 use super::attribute::{PERSON, session_of};
+use super::before::ROOT_LOST;
 use super::moment::Moment;
 use super::rewind::{RewindKind, RewindRequest};
 use super::roles::{Returning, Rule};
@@ -11,7 +12,7 @@ use crate::entry::Author;
 use crate::error::{Error, Result, Stop};
 use crate::id::{Seq, SnapshotId, TransactionId};
 use crate::path::WorkspacePath;
-use crate::record::{ChangeRef, Kind};
+use crate::record::{ChangeRef, Kind, Labels};
 
 /// The changes of a turn; with those that a person could have made, the path and who could have.
 pub(super) type TurnChanges = BTreeMap<ChangeRef, Option<(WorkspacePath, Vec<String>)>>;
@@ -307,11 +308,25 @@ impl Workspace {
             let labels = self.read_header(seq)?.labels;
             redone.extend(labels.redoes);
             let first = seen.insert(labels.snapshot);
-            if first && labels.action.as_deref() != Some("redo") {
+            let redo = labels.action.as_deref() == Some("redo");
+            if first && !redo && !self.fills_new_root(&labels)? {
                 rewinds.push(seq);
             }
         }
         rewinds.retain(|seq| !redone.contains(seq));
         Ok(rewinds)
+    }
+
+    /// Whether a rewind took back that the root was lost: nobody wants to lose it again.
+    fn fills_new_root(&self, labels: &Labels) -> Result<bool> {
+        let Some(at) = labels.taken_back.first() else { return Ok(false) };
+        let sealed = self.catalog.record(at.seq)?;
+        // One that was pruned away is old, and was none of these, or counts no more.
+        let Some(sealed) = sealed.filter(|sealed| !sealed.leaf.is_empty()) else {
+            return Ok(false);
+        };
+        let header = crate::codec::decode_header(&sealed.leaf);
+        let header = header.map_err(|source| Error::Record { seq: at.seq, source })?;
+        Ok(header.labels.action.as_deref() == Some(ROOT_LOST))
     }
 }

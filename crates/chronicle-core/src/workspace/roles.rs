@@ -53,7 +53,7 @@ impl Gathered {
         change: Change,
         dead: bool,
     ) {
-        let own = record.kind == Kind::Rewind || change.author == Author::Chronicle;
+        let own = record.kind == Kind::Rewind;
         let apart = self.apart.iter().any(|inner| change.path.is_within(inner));
         let keep = match rule {
             _ if apart => true,

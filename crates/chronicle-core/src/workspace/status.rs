@@ -65,6 +65,7 @@ impl Workspace {
             signed_size: self.catalog.newest_head()?.map_or(0, |row| row.size),
             head_problem: self.catalog.head_problem()?,
             witnesses: self.hand_over(self.patience)?,
+            mirror: self.mirror_view()?,
         })
     }
 

@@ -26,6 +26,16 @@ pub struct VerifyRequest {
     pub anchor: Option<Anchor>,
 }
 
+/// How objects are that were looked for.
+pub(super) struct CheckedObjects {
+    /// Those that are not well.
+    pub(super) bad: Vec<(ObjectId, Error)>,
+    /// How many are there, but sealed with a key that cannot be used here.
+    pub(super) sealed: u64,
+    /// How many were taken away because another store has them.
+    pub(super) away: u64,
+}
+
 impl Workspace {
     /// Recomputes the chain and the tree, compares both with everything that was signed, and checks
     /// that every object is there; `deep` reads each one back.
@@ -91,14 +101,15 @@ impl Workspace {
             Ok(outside) => (outside, None),
             Err(error) => (Outside::default(), Some(error)),
         };
-        let (end, epoch) = (stored.end, self.catalog.epoch());
+        let end = stored.end;
         let heads = stored.heads.iter().map(|row| row.size);
         let mut sizes: Vec<u64> = heads.chain(outside.sizes()).chain([end.0]).collect();
         sizes.retain(|size| (1..=end.0).contains(size));
         sizes.sort_unstable();
         sizes.dedup();
-        let which = Which { workspace: self.id, epoch, end };
-        let mut checked = verify_chain::check(&self.catalog, &self.catalog_path(), which, &sizes)?;
+        let which = Which::of(&self.catalog, self.id, end)?;
+        let path = self.catalog_path();
+        let mut checked = verify_chain::check(&self.catalog, &path, &which, &sizes)?;
         let mut named = std::mem::take(&mut checked.objects);
         let objects = named.len() as u64;
         let (signed, looked) = std::thread::scope(|scope| {
@@ -124,7 +135,8 @@ impl Workspace {
         let (root, link) = (last.map(|at| at.root), last.map(|at| at.link));
         looked?;
         let ids: Vec<ObjectId> = named.into_iter().collect();
-        let (bad, sealed) = self.check_objects(&ids, request.deep, true, progress)?;
+        let CheckedObjects { bad, sealed, away } =
+            self.check_objects(&ids, request.deep, true, progress)?;
         if let Some((_, error)) = bad.into_iter().next() {
             return Err(error);
         }
@@ -133,8 +145,9 @@ impl Workspace {
             schema: SCHEMA,
             records: end.0,
             objects,
-            objects_read: if request.deep { objects - sealed } else { 0 },
+            objects_read: if request.deep { objects - sealed - away } else { 0 },
             objects_not_read: sealed,
+            objects_away: away,
             head_hash: link.unwrap_or(crate::id::LinkHash::ZERO).hex(),
             root: base64::encode(&root.unwrap_or_else(merkle::empty_root)),
             heads: stored.heads.len() as u64,
@@ -155,21 +168,25 @@ impl Workspace {
         })
     }
 
-    /// Looks for objects, and reads each back if `deep`: those that are not well, or the first of them,
-    /// and how many are there, but sealed with a key that cannot be used here.
+    /// Looks for objects, and reads each back if `deep`; stops at the first that is not well if `only_first`.
     pub(super) fn check_objects(
         &self,
         ids: &[ObjectId],
         deep: bool,
         only_first: bool,
         progress: &(dyn Fn(u64, u64) + Sync),
-    ) -> Result<(Vec<(ObjectId, Error)>, u64)> {
+    ) -> Result<CheckedObjects> {
         let objects = self.objects()?;
         let _one_moment = objects.bulk()?;
         let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
         let bad: Mutex<Vec<(ObjectId, Error)>> = Mutex::default();
-        let sealed = AtomicU64::new(0);
+        let (sealed, elsewhere) = (AtomicU64::new(0), AtomicU64::new(0));
+        let away = self.store.away()?;
         let check = |id: &ObjectId| -> Result<()> {
+            if away.contains(id) && !objects.exists(id)? {
+                elsewhere.fetch_add(1, Ordering::Relaxed);
+                return Ok(());
+            }
             if deep {
                 let mut reader = match objects.reader(id) {
                     Err(Error::SecretKey(_)) => {
@@ -200,6 +217,10 @@ impl Workspace {
             scope.spawn(work);
             work();
         });
-        Ok((bad.into_inner().expect("no holder panics"), sealed.into_inner()))
+        Ok(CheckedObjects {
+            bad: bad.into_inner().expect("no holder panics"),
+            sealed: sealed.into_inner(),
+            away: elsewhere.into_inner(),
+        })
     }
 }

@@ -23,12 +23,44 @@ const UNREADABLE: &str = "its changes are not the ones that were recorded";
 const FEW_TILES: u64 = 4;
 
 /// Which log it must be.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Which {
     pub(super) workspace: WorkspaceId,
-    pub(super) epoch: Epoch,
+    /// Its lives: the record that began each, rising, and the epoch from there on.
+    pub(super) lives: Vec<(Seq, Epoch)>,
     /// Where it ends.
     pub(super) end: Seq,
+}
+
+impl Which {
+    /// The log of a catalog, whose last life must be the one that the catalog is in.
+    pub(super) fn of(catalog: &Catalog, workspace: WorkspaceId, end: Seq) -> Result<Self> {
+        let mut lives = Vec::new();
+        for seq in catalog.of_kind(Kind::Genesis)?.into_iter().filter(|seq| *seq <= end) {
+            let sealed = catalog.record(seq)?.ok_or_else(|| Error::missing_record(seq))?;
+            // One that cannot be read begins nothing, so that what follows belongs nowhere.
+            if let Ok(header) = codec::decode_header(&sealed.leaf) {
+                lives.push((seq, header.epoch));
+            }
+        }
+        match lives.last() {
+            Some((seq, epoch)) if *epoch != catalog.epoch() => {
+                let why = "this log says that it is in another life".to_owned();
+                Err(Error::Tampered { seq: *seq, finding: Finding::Foreign, why })
+            }
+            _ => Ok(Self { workspace, lives, end }),
+        }
+    }
+
+    /// The life in which a record was made.
+    pub(super) fn epoch_at(&self, seq: Seq) -> Option<Epoch> {
+        let before = self.lives.partition_point(|(first, _)| *first <= seq);
+        Some(self.lives.get(before.checked_sub(1)?)?.1)
+    }
+
+    fn is_of(&self, (workspace, epoch): (WorkspaceId, Epoch), seq: Seq) -> bool {
+        workspace == self.workspace && self.epoch_at(seq) == Some(epoch)
+    }
 }
 
 /// What a log was at one of the sizes that were asked for.
@@ -41,6 +73,8 @@ pub(super) struct AtSize {
 
 /// A log that was checked.
 pub(super) struct Checked {
+    /// Which log it is.
+    pub(super) which: Which,
     /// What it was at the sizes that were asked for, rising.
     pub(super) at: Vec<AtSize>,
     /// The nodes that are kept of a tree like this: level, number, hash.
@@ -61,7 +95,7 @@ struct Tile {
 pub(super) fn check(
     catalog: &Catalog,
     path: &Path,
-    which: Which,
+    which: &Which,
     sizes: &[u64],
 ) -> Result<Checked> {
     let count = which.end.0.div_ceil(TILE);
@@ -90,12 +124,12 @@ pub(super) fn check(
         tiles.push(tile?);
     }
     assert_eq!(tiles.len() as u64, count, "BUG: a tile was left out");
-    Ok(assemble(&tiles, objects))
+    Ok(assemble(which.clone(), &tiles, objects))
 }
 
 /// What the threads share.
 struct Work<'w> {
-    which: Which,
+    which: &'w Which,
     sizes: &'w [u64],
     /// What each prune took, the newest word last.
     pruned: Vec<(Seq, Vec<Pruned>)>,
@@ -148,13 +182,13 @@ impl Work<'_> {
             expected = expected.next();
             wrong = Some("the record is missing");
         }
-        wrong.map_or(Ok(tile), |why| Err(diagnose(catalog, &self.which, expected, why)))
+        wrong.map_or(Ok(tile), |why| Err(diagnose(catalog, self.which, expected, why)))
     }
 }
 
 /// Puts the tiles together to the whole tree.
-fn assemble(tiles: &[Tile], objects: ObjectSet) -> Checked {
-    let mut checked = Checked { at: Vec::new(), nodes: Vec::new(), objects };
+fn assemble(which: Which, tiles: &[Tile], objects: ObjectSet) -> Checked {
+    let mut checked = Checked { which, at: Vec::new(), nodes: Vec::new(), objects };
     let mut tree = Frontier::default();
     for tile in tiles {
         for (size, peaks, link) in &tile.at {
@@ -251,7 +285,7 @@ impl Work<'_> {
         if claims.seq != expected {
             return Err("the record belongs to another place");
         }
-        if claims.workspace != self.which.workspace || claims.epoch != self.which.epoch {
+        if !self.which.is_of((claims.workspace, claims.epoch), expected) {
             return Err("the record belongs to another log");
         }
         if claims.kind != row.kind {
@@ -344,7 +378,7 @@ fn diagnose(catalog: &Catalog, which: &Which, at: Seq, why: &'static str) -> Err
             false => bad(at, Finding::Edited, why.to_owned()),
         };
     };
-    if log != (which.workspace, which.epoch) {
+    if !which.is_of(log, claims) {
         bad(at, Finding::Foreign, "the record belongs to another log".to_owned())
     } else if claims > at {
         let (finding, why) = if place(claims) == Some(at) {

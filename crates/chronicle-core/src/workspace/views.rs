@@ -23,6 +23,13 @@ use crate::view::{
 /// The largest content whose lines are counted.
 pub(super) const COUNT_LIMIT: u64 = 16 << 20;
 
+impl Time {
+    /// As people and scripts read it: RFC 3339 in UTC.
+    pub fn rfc3339(self) -> String {
+        timestamp(self)
+    }
+}
+
 /// A time as RFC 3339, UTC.
 pub(super) fn timestamp(time: Time) -> String {
     Timestamp::from_nanosecond(i128::from(time.0)).map(|t| t.to_string()).unwrap_or_default()

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use chronicle_remote::{Bucket, BucketOptions, Patience};
 use chronicle_testing::shared::skip;
 
-use crate::moto;
 use crate::server::Server;
 
 /// Set for the child alone: what it opens.
@@ -132,7 +131,9 @@ fn make_certificates(directory: &Path) -> bool {
 #[test]
 fn encrypted_server_is_spoken_to_only_if_it_is_vouched_for() {
     let test = "encrypted_server_is_spoken_to_only_if_it_is_vouched_for";
-    let Some(program) = moto::program() else { return skip(test, "moto is not installed") };
+    let Some(program) = chronicle_testing::moto::program() else {
+        return skip(test, "moto is not installed");
+    };
     let directory = tempfile::tempdir().unwrap();
     if !make_certificates(directory.path()) {
         return skip(test, "no certificates without openssl");

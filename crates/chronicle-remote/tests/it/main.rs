@@ -4,9 +4,11 @@
 mod contract;
 mod environment;
 mod faults;
+mod history;
 mod moto;
 mod packs;
 mod refusals;
 mod sealed;
 mod server;
+mod shared;
 mod wire;

@@ -1,95 +1,23 @@
 //! The contract on a real server: moto, which `./test` installs from PyPI.
 
 use std::cell::Cell;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use chronicle_core::{ContentStorage, ObjectId};
 use chronicle_remote::{
     Bucket, BucketOptions, Cause, ConditionalPut, MULTIPART, RemoteKey, RemoteStore,
 };
 use chronicle_testing::contract::{self, sample};
-use chronicle_testing::shared::skip;
+use chronicle_testing::moto::Moto;
 
-/// How long the server may take to come up, on a machine that is busy.
-const START: Duration = Duration::from_secs(60);
-
-/// A running server, ended with the test.
-struct Moto {
-    process: Child,
-    port: u16,
-}
-
-impl Moto {
-    /// `None` where it is not installed.
-    fn start(test: &str) -> Option<Self> {
-        let Some(program) = program() else {
-            skip(test, "moto is not installed");
-            return None;
-        };
-        // Somebody else may take a port between finding it free and serving on it.
-        (0..5).find_map(|_| Self::try_start(&program)).or_else(|| panic!("moto does not come up"))
-    }
-
-    fn try_start(program: &Path) -> Option<Self> {
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-        let process = Command::new(program)
-            .args(["-H", "127.0.0.1", "-p", &port.to_string()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut moto = Self { process, port };
-        let begun = Instant::now();
-        while begun.elapsed() < START && moto.process.try_wait().unwrap().is_none() {
-            if moto.make_bucket() {
-                // Who answered may be another that has the port, and then this one has just ended.
-                std::thread::sleep(Duration::from_millis(100));
-                return moto.process.try_wait().unwrap().is_none().then_some(moto);
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        None
-    }
-
-    /// By hand, since making buckets is nothing that we do.
-    fn make_bucket(&self) -> bool {
-        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
-        let request = "PUT /bucket HTTP/1.1\r\nHost: localhost\r\nAuthorization: AWS4-HMAC-SHA256 \
-                       Credential=access/20261116/us-east-1/s3/aws4_request\r\n\
-                       Content-Length: 0\r\nConnection: close\r\n\r\n";
-        let mut answer = String::new();
-        stream.write_all(request.as_bytes()).is_ok()
-            && stream.read_to_string(&mut answer).is_ok()
-            && answer.starts_with("HTTP/1.1 200")
-    }
-
-    fn bucket(&self, url: &str) -> Bucket {
-        let options = BucketOptions {
-            endpoint: Some(format!("http://127.0.0.1:{}", self.port)),
-            region: Some("us-east-1".to_owned()),
-            access_key: Some("access".to_owned()),
-            secret_key: Some("secret".to_owned()),
-            ..BucketOptions::default()
-        };
-        Bucket::open(url, &options).unwrap()
-    }
-}
-
-impl Drop for Moto {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-pub fn program() -> Option<PathBuf> {
-    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let program = top.join("target/tools/moto/bin/moto_server");
-    program.exists().then_some(program)
+fn bucket(moto: &Moto, url: &str) -> Bucket {
+    let options = BucketOptions {
+        endpoint: Some(moto.endpoint()),
+        region: Some("us-east-1".to_owned()),
+        access_key: Some("access".to_owned()),
+        secret_key: Some("secret".to_owned()),
+        ..BucketOptions::default()
+    };
+    Bucket::open(url, &options).unwrap()
 }
 
 fn check_contract(moto: &Moto, key: Option<&RemoteKey>) {
@@ -97,7 +25,7 @@ fn check_contract(moto: &Moto, key: Option<&RemoteKey>) {
     contract::content_storage(|| {
         count.set(count.get() + 1);
         let sealed = if key.is_some() { "sealed" } else { "plain" };
-        let bucket = moto.bucket(&format!("s3://bucket/{sealed}/{}", count.get()));
+        let bucket = bucket(moto, &format!("s3://bucket/{sealed}/{}", count.get()));
         let store = RemoteStore::connect(bucket, key.cloned()).unwrap();
         assert_eq!(store.conditional_put(), ConditionalPut::Honoured);
         Box::new(store)
@@ -119,7 +47,7 @@ fn sealed_store_on_moto_keeps_the_contract() {
 #[test]
 fn bucket_on_moto_does_what_it_says() {
     let Some(moto) = Moto::start("bucket_on_moto_does_what_it_says") else { return };
-    let bucket = moto.bucket("s3://bucket/some/where");
+    let bucket = bucket(&moto, "s3://bucket/some/where");
     let long = sample(1, 2 * MULTIPART + 5);
     bucket.put("long", long.clone()).unwrap();
     assert!(bucket.get("long").unwrap() == long);
@@ -141,7 +69,7 @@ fn bucket_on_moto_does_what_it_says() {
 fn bucket_that_moto_does_not_have_is_said_to_be_missing() {
     let test = "bucket_that_moto_does_not_have_is_said_to_be_missing";
     let Some(moto) = Moto::start(test) else { return };
-    let bucket = moto.bucket("s3://nowhere/prefix");
+    let bucket = bucket(&moto, "s3://nowhere/prefix");
     assert_eq!(bucket.get("k").unwrap_err().cause, Cause::NoBucket);
     assert_eq!(bucket.exists("k").unwrap_err().cause, Cause::NoBucket);
     assert_eq!(bucket.list("packs").unwrap_err().cause, Cause::NoBucket);
@@ -155,7 +83,7 @@ fn what_one_handle_wrote_to_moto_another_reads() {
     let Some(moto) = Moto::start("what_one_handle_wrote_to_moto_another_reads") else { return };
     let key = RemoteKey::derive(&[4; 32]);
     let connect =
-        || RemoteStore::connect(moto.bucket("s3://bucket/shared"), Some(key.clone())).unwrap();
+        || RemoteStore::connect(bucket(&moto, "s3://bucket/shared"), Some(key.clone())).unwrap();
     let (first, second) = (connect(), connect());
     let bytes = sample(1, 100_000);
     let id = ObjectId::of(&bytes);

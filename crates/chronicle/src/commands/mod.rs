@@ -1,8 +1,10 @@
 //! The verbs, one file each; here is what they share.
 
 mod begin;
+mod bucket;
 mod cat;
 mod changed;
+mod clone;
 mod commit;
 mod completions;
 mod config;
@@ -24,6 +26,8 @@ mod mcp;
 mod operator;
 mod pin;
 pub(crate) mod prune;
+mod pull;
+pub(crate) mod push;
 mod redo;
 mod rewind;
 mod rollback;
@@ -47,10 +51,11 @@ pub(crate) use init::repository_top;
 
 use std::path::{Path, PathBuf};
 
-use chronicle_core::{Home, SCHEMA, Workspace, WorkspacePath};
+use chronicle_core::{SCHEMA, Workspace, WorkspacePath};
 use serde::Serialize;
 
-use crate::cli::{ConfigVerb, Global, OperatorVerb, RootsVerb, Verb, WitnessVerb};
+use crate::bucket::home as bucket_home;
+use crate::cli::{BucketVerb, ConfigVerb, Global, OperatorVerb, RootsVerb, Verb, WitnessVerb};
 use crate::environment;
 use crate::error::{CommandError, Outcome};
 use crate::ui::Ui;
@@ -73,12 +78,12 @@ impl Invocation {
 
     /// Opens the workspace around the directory.
     pub(crate) fn open(&self) -> Result<Workspace, CommandError> {
-        Ok(Workspace::open(&Home::from_env()?, &self.directory)?)
+        Ok(Workspace::open(&bucket_home()?, &self.directory)?)
     }
 
     /// Opens a workspace whose root is gone, to write it anew.
     pub(crate) fn open_to_recreate(&self) -> Result<Workspace, CommandError> {
-        Ok(Workspace::open_to_recreate(&Home::from_env()?, &self.directory)?)
+        Ok(Workspace::open_to_recreate(&bucket_home()?, &self.directory)?)
     }
 
     /// A path as the person gave it.
@@ -134,6 +139,7 @@ impl Verb {
             | Self::Config(ConfigVerb::Show)
             | Self::Roots(RootsVerb::List)
             | Self::Witness(WitnessVerb::List)
+            | Self::Bucket(BucketVerb::Show | BucketVerb::List)
             | Self::Completions(_)
             | Self::Man(_) => false,
             Self::Init(_)
@@ -151,6 +157,16 @@ impl Verb {
             | Self::Prune(_)
             | Self::Forget(_)
             | Self::Export(_)
+            | Self::Bucket(
+                BucketVerb::Set(_)
+                | BucketVerb::Forget
+                | BucketVerb::Gc
+                | BucketVerb::Evict(_)
+                | BucketVerb::Rekey(_),
+            )
+            | Self::Push
+            | Self::Pull
+            | Self::Clone(_)
             | Self::Gc
             | Self::Doctor(_)
             | Self::Head(_)
@@ -205,6 +221,10 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: Verb) -> Outcome {
         Verb::Prune(args) => prune::execute(invocation, &args),
         Verb::Forget(args) => forget::execute(invocation, &args),
         Verb::Export(args) => export::execute(invocation, args),
+        Verb::Bucket(verb) => bucket::execute(invocation, verb),
+        Verb::Push => push::execute(invocation),
+        Verb::Pull => pull::execute(invocation),
+        Verb::Clone(args) => clone::execute(invocation, &args),
         Verb::Gc => prune::collect_garbage(invocation),
         Verb::Verify(args) => verify::execute(invocation, &args),
         Verb::Doctor(args) => doctor::execute(invocation, &args),

@@ -14,6 +14,7 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: TurnVerb) -> Outcome {
     };
     if turn.end_seq.is_some() {
         super::prune::start_if_due(&workspace);
+        super::push::leave(&crate::bucket::home()?, &workspace);
     }
     let ui = &mut invocation.ui;
     if ui.json() {

@@ -60,6 +60,10 @@ pub(crate) fn words(found: &VerifyReport) -> String {
         0 => read,
         sealed => format!("{read}, {sealed} secret and not checked for want of their key"),
     };
+    let read = match found.objects_away {
+        0 => read,
+        away => format!("{read}, {away} of them only in the bucket"),
+    };
     let (records, objects) = (count(found.records, "record"), count(found.objects, "object"));
     let agreeing = found.witnesses.iter().filter(|witness| witness.size > 0).count();
     let heads = match (found.heads, agreeing, found.anchored) {

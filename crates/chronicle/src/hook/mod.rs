@@ -187,6 +187,7 @@ impl Hook {
         }
         if matches!(heard.event, Event::Prompt(_) | Event::Stop { .. }) {
             crate::commands::hand_over::leave(&home, &workspace);
+            crate::commands::push::leave(&home, &workspace);
         }
         if self.agent.listens(&heard.event)
             && let Some(news) = workspace.news(&heard.session)?

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use chronicle_core::{DiffChange, Status, WitnessView};
+use chronicle_core::{DiffChange, MirrorView, Status, WitnessView};
 
 use super::diff::{Row, rows};
 use super::log::turn_words;
@@ -36,6 +36,9 @@ pub(crate) fn status(status: &Status, now: i64, paint: Paint) -> String {
     }
     if !status.pins.is_empty() {
         field(&mut text, "Pins", &printable(&status.pins.join(", ")));
+    }
+    if let Some(view) = &status.mirror {
+        field(&mut text, "Bucket", &mirror(view, now));
     }
     field(&mut text, "History", &history(status));
     text
@@ -136,6 +139,23 @@ pub(crate) fn witness(view: &WitnessView) -> String {
     format!("{} {}: {seen}{problem}", view.kind, printable(&view.place))
 }
 
+/// `s3://b/p has everything, as of 3 min ago`, or what waits and why.
+fn mirror(view: &MirrorView, now: i64) -> String {
+    let place = printable(&view.place);
+    let mut words = match (&view.pushed_at, view.behind) {
+        (Some(at), 0) => format!("{place} has everything, as of {}", ago(at, now)),
+        (_, behind) => {
+            format!("{} waiting to go to {place}: chronicle push", count(behind, "record"))
+        }
+    };
+    if let Some(error) = &view.error {
+        let times = count(u64::from(view.failures), "time");
+        let next = view.next_try.as_deref().unwrap_or_default();
+        words += &format!("; failed {times}, next try at {next}: {}", printable(error));
+    }
+    words
+}
+
 /// The first few of a list.
 pub(crate) fn listed(names: &[String]) -> String {
     let mut shown: Vec<_> = names.iter().take(6).map(|name| printable(name).into_owned()).collect();
@@ -189,7 +209,31 @@ mod tests {
             signed_size: 0,
             head_problem: None,
             witnesses: Vec::new(),
+            mirror: None,
         }
+    }
+
+    #[test]
+    fn what_waits_for_the_bucket_and_why_is_said() {
+        let mut view = MirrorView {
+            place: "s3://b/p".into(),
+            seq: 9,
+            behind: 0,
+            pushed_at: Some("1970-01-01T00:00:00Z".into()),
+            failures: 0,
+            next_try: None,
+            error: None,
+        };
+        assert_eq!(mirror(&view, 180), "s3://b/p has everything, as of 3 min ago");
+        view.behind = 3;
+        assert_eq!(mirror(&view, 0), "3 records waiting to go to s3://b/p: chronicle push");
+        (view.failures, view.error) = (2, Some("no route".into()));
+        view.next_try = Some("1970-01-01T00:01:00Z".into());
+        let words = mirror(&view, 0);
+        assert!(
+            words.ends_with("; failed 2 times, next try at 1970-01-01T00:01:00Z: no route"),
+            "{words}"
+        );
     }
 
     #[test]

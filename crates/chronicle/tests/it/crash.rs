@@ -71,6 +71,14 @@ fn no_failpoint_lacks_a_test() {
     covered.extend(["forget_after_setting_apart"]);
     // See `export::an_export_that_dies_leaves_the_ref_alone`.
     covered.extend(["export_after_commit", "export_before_ref"]);
+    // See `bucket::clone_that_dies_goes_on_when_it_is_said_again`.
+    covered.extend([
+        "receive_before_commit",
+        "receive_before_registration",
+        "receive_after_registration",
+    ]);
+    // See `bucket::content_leaves_and_comes_back_and_the_key_is_exchanged`.
+    covered.extend(["evict_before_sweep"]);
     listed.sort_unstable();
     covered.sort_unstable();
     assert_eq!(covered, listed);

@@ -2,6 +2,7 @@
 
 mod architecture;
 mod bad_input;
+mod bucket;
 mod clients;
 mod contract;
 mod corruption;

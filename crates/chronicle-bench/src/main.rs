@@ -1,10 +1,11 @@
 //! Measures Chronicle beside the bare limit of each job, in one run on one machine.
 //!
-//! usage: `chronicle-bench [--large | --small | --watched | --store] [--out FILE] DIR`; `--small` stops after the
-//! figures of one file, `--watched` measures only looks through the watcher, `--store` only what content takes; DIR must be on a journaled file system, as
+//! usage: `chronicle-bench [--large | --small | --watched | --store | --bucket] [--out FILE] DIR`; `--small` stops after the
+//! figures of one file, `--watched` measures only looks through the watcher, `--store` only what content takes, `--bucket` only sending it; DIR must be on a journaled file system, as
 //! `bench/run` makes one. Only ratios count: times drift from run to run.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
 
+mod bucket;
 mod edits;
 mod hooks;
 mod large;
@@ -25,6 +26,7 @@ struct Options {
     small: bool,
     watched: bool,
     store: bool,
+    bucket: bool,
     out: Option<PathBuf>,
     directory: PathBuf,
 }
@@ -42,6 +44,7 @@ fn main() -> Result<()> {
 
 fn options() -> Result<Options> {
     let (mut large, mut small, mut watched, mut store) = (false, false, false, false);
+    let mut bucket = false;
     let (mut out, mut directory) = (None, None);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -50,14 +53,15 @@ fn options() -> Result<Options> {
             "--small" => small = true,
             "--watched" => watched = true,
             "--store" => store = true,
+            "--bucket" => bucket = true,
             "--out" => out = Some(PathBuf::from(words.next().ok_or("--out needs a file")?)),
             _ => directory = Some(PathBuf::from(word)),
         }
     }
     let directory = directory.ok_or(
-        "usage: chronicle-bench [--large | --small | --watched | --store] [--out FILE] DIR",
+        "usage: chronicle-bench [--large | --small | --watched | --store | --bucket] [--out FILE] DIR",
     )?;
-    Ok(Options { large, small, watched, store, out, directory })
+    Ok(Options { large, small, watched, store, bucket, out, directory })
 }
 
 fn measure_all(options: &Options) -> Result<Vec<Row>> {
@@ -67,6 +71,11 @@ fn measure_all(options: &Options) -> Result<Vec<Row>> {
         let top = scratch.join("tree");
         trees::make(&top, 100_000)?;
         let rows = through_the_watcher(&scratch, &top, 100_000)?;
+        std::fs::remove_dir_all(&scratch)?;
+        return Ok(rows);
+    }
+    if options.bucket {
+        let rows = bucket::rows(&scratch)?;
         std::fs::remove_dir_all(&scratch)?;
         return Ok(rows);
     }
@@ -99,6 +108,8 @@ fn contents(scratch: &Path) -> Result<Vec<Row>> {
     rows.extend(large::rows(scratch)?);
     say("backup programs");
     rows.extend(peers::rows(scratch)?);
+    say("a bucket");
+    rows.extend(bucket::rows(scratch)?);
     Ok(rows)
 }
 

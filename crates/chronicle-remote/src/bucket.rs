@@ -63,7 +63,12 @@ struct Inner {
     prefix: String,
     patience: Patience,
     runtime: Runtime,
+    /// Told of every operation before it begins, so that a test can do something at that very moment.
+    observe: Option<Observer>,
 }
+
+/// Told of an operation: the verb and the key.
+type Observer = Box<dyn Fn(&str, &str) + Send + Sync>;
 
 impl std::fmt::Debug for Bucket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -118,7 +123,15 @@ impl Bucket {
             let failure = Failure::new(Cause::Unavailable, error.to_string());
             about(failure, &place, "open", "")
         })?;
-        Ok(Self(Arc::new(Inner { store, place, prefix, patience, runtime })))
+        Ok(Self(Arc::new(Inner { store, place, prefix, patience, runtime, observe: None })))
+    }
+
+    /// The same place through a handle that tells of every operation before it begins, for tests.
+    pub fn observed(&self, observe: impl Fn(&str, &str) + Send + Sync + 'static) -> Result<Self> {
+        let Inner { store, place, prefix, patience, .. } = &*self.0;
+        let new = Self::new(Arc::clone(store), place.clone(), prefix.clone(), patience.clone())?;
+        let inner = Arc::into_inner(new.0).expect("BUG: nobody else has it yet");
+        Ok(Self(Arc::new(Inner { observe: Some(Box::new(observe)), ..inner })))
     }
 
     /// The place, as a URL.
@@ -392,6 +405,9 @@ impl Bucket {
     }
 
     fn path(&self, action: &'static str, key: &str) -> Result<Path> {
+        if let Some(observe) = &self.0.observe {
+            observe(action, key);
+        }
         self.full(key).map_err(|failure| self.about(failure, action, key))
     }
 

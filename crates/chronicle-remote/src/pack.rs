@@ -1,18 +1,22 @@
 //! A pack: stored forms one after the other, each preceded by its length.
 //!
-//! Layout, numbers little-endian: magic (8), version (4), then for each object its length (4) and its
-//! stored form. Sealing, where it is wanted, goes over all of it.
+//! Layout, numbers little-endian: magic (8), version (4), random bytes (16), then for each object its length
+//! (4) and its stored form. Sealing, where it is wanted, goes over all of it.
+//!
+//! The random bytes make every pack another one, also where it has the same objects: whoever takes a pack
+//! away must not take away one that somebody has just written.
 
 use chronicle_core::{ObjectId, to_hex};
 
 use crate::index::{Index, Location, OBJECTS_MAX};
+use crate::random::random_bytes;
 use crate::seal::{Kind, NONCE, RemoteKey, Sealer, sealed_length};
 
 const MAGIC: &[u8; 8] = b"chr-rpak";
 const VERSION: u32 = 1;
 
 /// Bytes before the first object's length.
-pub(crate) const PACK_HEAD: u64 = 12;
+pub(crate) const PACK_HEAD: u64 = 12 + 16;
 /// Bytes of the length before each object.
 pub(crate) const LENGTH: u64 = 4;
 
@@ -71,7 +75,7 @@ pub(crate) struct Finished {
 
 impl PackBuilder {
     pub(crate) fn new() -> Self {
-        let bytes = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
+        let bytes = [&MAGIC[..], &VERSION.to_le_bytes(), &random_bytes::<16>()].concat();
         Self { bytes, objects: Vec::new() }
     }
 
@@ -155,6 +159,18 @@ mod tests {
             nonces.insert(finished.index_bytes[8..8 + NONCE].to_vec());
         }
         assert_eq!(nonces.len(), 40);
+    }
+
+    /// A collection carried the one object of a pack over into a pack of its own, which was the same pack,
+    /// and then took it away.
+    #[test]
+    fn no_two_packs_have_one_name() {
+        let name = || {
+            let mut builder = PackBuilder::new();
+            builder.add(ObjectId::of(b"x"), b"x");
+            builder.finish(None).index.name
+        };
+        assert_ne!(name(), name());
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod dice;
 pub mod drive;
 pub mod env;
 pub mod fuzz;
+pub mod garage;
 pub mod git;
 pub mod lossy;
 pub mod model;

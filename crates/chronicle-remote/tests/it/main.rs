@@ -4,6 +4,7 @@
 mod contract;
 mod environment;
 mod faults;
+mod garage;
 mod history;
 mod moto;
 mod packs;

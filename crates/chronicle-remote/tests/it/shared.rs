@@ -1,6 +1,7 @@
 //! One place, several homes: they push and collect at once, and nobody loses what he needs.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use chronicle_core::{ObjectId, Seq, Workspace};
 use chronicle_remote::{Bucket, Collected, LogHead, RemoteStore};
@@ -59,6 +60,121 @@ fn homes_that_share_a_place_in_turns_lose_nothing() {
         workspaces.iter().for_each(|workspace| check_whole(&fresh, &own_log(&fresh, workspace)));
     }
     assert!(gone > 0, "something was collected");
+}
+
+/// A place in which one home needs, from its next push on, what is garbage there so far.
+struct Revival {
+    bucket: Bucket,
+    collector: Machine,
+    reviver: Machine,
+    workspace: Workspace,
+}
+
+impl Revival {
+    /// `doomed`: a collection has noticed the garbage already.
+    fn new(doomed: bool) -> Self {
+        let bucket = Bucket::memory().unwrap();
+        let (first, reviver, collector) = (Machine::new(1), Machine::new(2), Machine::new(3));
+        let content = "garbage in one home, about to be needed in another\n";
+        let mut workspace = first.init();
+        let store = connect(&bucket, None);
+        first.push(&store, &workspace).unwrap();
+        let mut random = Random::new(&first.root(), 1, Menu::APART);
+        std::fs::write(first.root().join("shared"), content).unwrap();
+        workspace.settle().unwrap();
+        first.push(&store, &workspace).unwrap();
+        std::fs::remove_file(first.root().join("shared")).unwrap();
+        (0..4).for_each(|_| drop(turn(&mut workspace, &mut random, 3)));
+        workspace.prune(&strict(), "test", false).unwrap();
+        first.push(&store, &workspace).unwrap();
+        let mut workspace = reviver.init();
+        reviver.push(&store, &workspace).unwrap();
+        std::fs::write(reviver.root().join("shared"), content).unwrap();
+        workspace.settle().unwrap();
+        if doomed {
+            assert!(collector.collect(&connect(&bucket, None)).doomed > 0);
+        }
+        Self { bucket, collector, reviver, workspace }
+    }
+
+    fn check(&self, what: &str) {
+        let store = connect(&self.bucket, None);
+        let reader = Machine::new(9);
+        let log = own_log(&store, &self.workspace);
+        assert_eq!(log.head, self.workspace.position().unwrap().head, "{what}");
+        let fetched = store.fetch(&reader.home, &log, &|_| Ok(false), &|_, _| {}).unwrap();
+        assert_eq!(fetched.missing, Vec::<ObjectId>::new(), "{what}");
+    }
+}
+
+/// A handle that does something just before the operation of this number; says how many there were.
+fn interrupted(
+    bucket: &Bucket,
+    at: usize,
+    act: impl Fn() + Send + Sync + 'static,
+) -> (Bucket, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let observed = bucket.observed(move |_, _| {
+        if counted.fetch_add(1, Ordering::AcqRel) == at {
+            act();
+        }
+    });
+    (observed.unwrap(), count)
+}
+
+/// Whenever somebody collects while another pushes, at every single step.
+#[test]
+fn collections_at_any_step_of_a_push_take_nothing_that_it_counts_on() {
+    for doomed in [false, true] {
+        for at in 0.. {
+            let Revival { bucket, collector, reviver, workspace } = Revival::new(doomed);
+            let plain = bucket.clone();
+            let (observed, steps) = interrupted(&bucket, at, move || {
+                // A run of records may just be gone: that collection has done nothing.
+                (0..2).for_each(|_| drop(connect(&plain, None).collect([3; 16])));
+            });
+            reviver.push(&connect(&observed, None), &workspace).unwrap();
+            let world = Revival { bucket, collector, reviver, workspace };
+            world.check(&format!("doomed {doomed}, collected at step {at}"));
+            (0..2).for_each(|_| drop(world.collector.collect(&connect(&world.bucket, None))));
+            world.check(&format!("doomed {doomed}, collected at step {at}, and again"));
+            if steps.load(Ordering::Acquire) <= at {
+                assert!(at > 12, "a push has steps: {at}");
+                break;
+            }
+        }
+    }
+}
+
+/// Whenever somebody pushes while another collects, at every single step.
+#[test]
+fn push_at_any_step_of_a_collection_keeps_what_it_counts_on() {
+    for doomed in [false, true] {
+        for at in 0.. {
+            let Revival { bucket, collector, reviver, workspace } = Revival::new(doomed);
+            let world = Arc::new((reviver, Mutex::new(workspace)));
+            let (other, plain) = (Arc::clone(&world), bucket.clone());
+            // What it knew before the collection began is what it may count on wrongly.
+            let stale = connect(&plain, None);
+            let (observed, steps) = interrupted(&bucket, at, move || {
+                other.0.push(&stale, &other.1.lock().unwrap()).unwrap();
+            });
+            drop(connect(&observed, None).collect([3; 16]));
+            drop(observed);
+            let (reviver, workspace) = Arc::into_inner(world)
+                .map(|(reviver, workspace)| (reviver, workspace.into_inner().unwrap()))
+                .unwrap_or_else(|| panic!("somebody still has it"));
+            if steps.load(Ordering::Acquire) <= at {
+                assert!(at > 10, "a collection has steps");
+                break;
+            }
+            let world = Revival { bucket, collector, reviver, workspace };
+            world.check(&format!("doomed {doomed}, pushed at step {at}"));
+            (0..2).for_each(|_| drop(world.collector.collect(&connect(&world.bucket, None))));
+            world.check(&format!("doomed {doomed}, pushed at step {at}, and collected again"));
+        }
+    }
 }
 
 /// Really at once: two that push, one that collects all the while, and history that is dropped.

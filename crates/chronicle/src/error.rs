@@ -218,7 +218,7 @@ fn hint(error: &Error) -> Option<&'static str> {
         Error::Settings { .. } => "Correct the file; until then what was accepted before holds",
         Error::OverBudget { .. } => {
             "Nothing was lost, and nothing was saved. Free room with: chronicle prune and chronicle gc, \
-             or set a larger budget in config.toml of the home"
+             with chronicle bucket evict, or set a larger budget in config.toml of the home"
         }
         Error::Ambiguous { .. } => "Give more of the id",
         Error::OutsideRoots(_) => "Protect it too with: chronicle roots add PATH",

@@ -175,6 +175,12 @@ impl Workspace {
         Ok(())
     }
 
+    /// By how many bytes the home takes more room than it should, before anything is refused.
+    pub fn excess(&self) -> Result<u64> {
+        room::measure(self.home.path())?;
+        room::excess(self.home.path(), self.limits()?)
+    }
+
     /// A session that took more than half of the budget within a day, and how much.
     fn flooding(&self, limits: Limits) -> Result<Option<(String, u64)>> {
         let most = room::budget(self.home.path(), limits)? / 2;

@@ -84,9 +84,22 @@ fn push(
         time: SystemClock.now(),
         progress,
     };
-    let done = settings.connect().and_then(|store: RemoteStore| store.push(workspace, &options));
-    remember(workspace, &settings.url, done.as_ref())?;
-    Ok(done?)
+    let done = settings.connect().and_then(|store| {
+        let pushed = store.push(workspace, &options)?;
+        Ok((store, pushed))
+    });
+    remember(workspace, &settings.url, done.as_ref().map(|(_, pushed)| pushed))?;
+    let (store, pushed) = done?;
+    make_room(home, workspace, &store)?;
+    Ok(pushed)
+}
+
+/// Where the budget is nearly used up, content goes that the bucket has.
+fn make_room(home: &Home, workspace: &Workspace, store: &RemoteStore) -> Result<(), CommandError> {
+    match workspace.excess()? {
+        0 => Ok(()),
+        excess => Ok(home.evict(excess, &|id| Ok(store.is_known(id))).map(drop)?),
+    }
 }
 
 fn title(workspace: &Workspace) -> String {

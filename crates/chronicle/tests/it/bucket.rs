@@ -268,3 +268,40 @@ fn content_leaves_and_comes_back_and_the_key_is_exchanged() {
     place.call(&["bucket", "forget"]).ok();
     assert_eq!(place.call(&["bucket", "show"]).status, 2);
 }
+
+/// A home that is nearly full keeps what stands there and lets go what the bucket has.
+#[test]
+fn push_makes_room_where_the_budget_is_nearly_used_up() {
+    let Some(moto) = Moto::start("push_makes_room_where_the_budget_is_nearly_used_up") else {
+        return;
+    };
+    let place = Place::adopted(&moto, &[("stays", &text(20))]);
+    for number in 0..30 {
+        let noise = noise(number);
+        fs::write(place.cli.root().join(format!("noise-{number}")), noise).unwrap();
+    }
+    place.call(&["settle"]).ok();
+    (0..30).for_each(|n| fs::remove_file(place.cli.root().join(format!("noise-{n}"))).unwrap());
+    place.turn("stays", "as it is now");
+    let taken = || chronicle_core::Home::at(&place.cli.home()).disk_usage();
+    let before = taken();
+    fs::write(place.cli.home().join("config.toml"), format!("budget = \"{}\"\n", before)).unwrap();
+    place.set("room", &["--manual"]);
+    place.call(&["push"]).ok();
+    assert!(taken() < before * 95 / 100, "{before} bytes before, {} after", taken());
+    let verified = place.call(&["--json", "verify", "--deep"]).ok().json();
+    assert!(verified["objects_away"].as_u64().unwrap() > 0, "{verified}");
+    place.call(&["undo", "turn:1", "--yes"]).ok();
+    assert_eq!(place.cli.read("stays"), Some(text(20)));
+}
+
+/// 100 KiB that do not compress.
+fn noise(seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state ^ (state >> 29)).to_le_bytes()
+    };
+    (0..100 << 7).flat_map(|_| next()).collect()
+}

@@ -265,9 +265,14 @@ impl Workspace {
         let dead = self.taken_back(None)?;
         let mut gathered = Gathered::new(self.inner_workspaces()?);
         let unnamed = self.unnamed_files(request);
-        self.for_each_change(resolved.moment.seq, &mut |record, at, change| {
+        // A machine that was lost with its key for secrets gets everything else back.
+        let no_secrets = request.recreate_root && self.home.secrets().key().is_err();
+        self.for_each_change(resolved.moment.seq, &mut |record, at, mut change| {
             if unnamed.contains(&change.path) {
                 return Ok(());
+            }
+            if no_secrets && change.before.is_secret() {
+                change.before = Entry::Unknown(Why::NoKey);
             }
             gathered.add(&resolved.rule, record, at, change, dead.contains(&at));
             Ok(())

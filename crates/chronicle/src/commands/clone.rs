@@ -51,6 +51,10 @@ pub(crate) fn execute(invocation: &mut Invocation, args: &CloneArgs) -> Outcome 
             count(objects, "object"),
         ));
     }
+    for left in &restored.plan.unknown {
+        let (path, reason) = (printable(&left.path), printable(&left.reason));
+        ui.note(format!("Not brought back: {path} ({reason})"));
+    }
     if kept {
         ui.note("This home pushes to the same place from now on: chronicle bucket show");
     }
@@ -106,15 +110,15 @@ fn clone(
 /// The history that is meant: the one there is, or the one that is named.
 fn choose(store: &RemoteStore, named: Option<&str>) -> Result<LogHead, CommandError> {
     let mut logs = store.logs(None)?;
-    // Of each workspace the life that was pushed last.
-    logs.sort_by_key(|log| (log.workspace.0, std::cmp::Reverse((log.time.0, log.head.seq))));
-    logs.dedup_by_key(|log| log.workspace);
     let place = printable(store.bucket().place());
     if let Some(name) = named {
         logs.retain(|log| {
             log.title == name || (name.len() >= 6 && log.workspace.hex().contains(name))
         });
     }
+    // Of each workspace the life that was pushed last.
+    logs.sort_by_key(|log| (log.workspace.0, std::cmp::Reverse((log.time.0, log.head.seq))));
+    logs.dedup_by_key(|log| log.workspace);
     match logs.len() {
         1 => Ok(logs.remove(0)),
         0 => Err(CommandError::failed("no_history", format!("No such history is in {place}"))

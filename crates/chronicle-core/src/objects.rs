@@ -44,6 +44,11 @@ impl Objects {
         Ok(Bulk(self))
     }
 
+    /// What a clone turned out to be, if somebody read it after its name was told here.
+    fn resolved(&self, name: &ObjectId) -> Result<Option<ObjectId>> {
+        self.catalog().resolved(name)
+    }
+
     fn catalog(&self) -> MutexGuard<'_, Catalog> {
         self.catalog.lock().expect("no holder panics while it reads")
     }
@@ -118,7 +123,13 @@ impl ContentStorage for Objects {
         let row = self.catalog().object(id)?;
         match row {
             Some(stored) => open_chain(id, stored, self, &self.secrets),
-            None => self.local.get(id),
+            None => match self.local.get(id) {
+                Err(Error::Missing(_)) => match self.resolved(id)? {
+                    Some(object) => self.get(&object),
+                    None => Err(Error::Missing(*id)),
+                },
+                got => got,
+            },
         }
     }
 
@@ -130,7 +141,10 @@ impl ContentStorage for Objects {
     }
 
     fn exists(&self, id: &ObjectId) -> Result<bool> {
-        Ok(self.catalog().has_object(id)? || self.local.exists(id)?)
+        if self.catalog().has_object(id)? || self.local.exists(id)? {
+            return Ok(true);
+        }
+        self.resolved(id)?.map_or(Ok(false), |object| self.exists(&object))
     }
 
     fn delete(&self, id: &ObjectId) -> Result<()> {
@@ -142,7 +156,13 @@ impl ContentStorage for Objects {
         let row = self.catalog().object(id)?;
         match row {
             Some(stored) => Ok(Box::new(Cursor::new(open_chain(id, stored, self, &self.secrets)?))),
-            None => self.local.reader(id),
+            None => match self.local.reader(id) {
+                Err(Error::Missing(_)) => match self.resolved(id)? {
+                    Some(object) => self.reader(&object),
+                    None => Err(Error::Missing(*id)),
+                },
+                reader => reader,
+            },
         }
     }
 

@@ -10,7 +10,7 @@ use crate::failpoint;
 use crate::home::Home;
 use crate::id::{ObjectId, Seq, WorkspaceId};
 use crate::objects::Versions;
-use crate::record::{Kind, Sealed};
+use crate::record::{Kind, Record, Sealed};
 use crate::secret::Secrets;
 use crate::store::{LocalStore, Needed, Row, pack_object};
 use crate::view::{GcReport, SCHEMA};
@@ -88,7 +88,8 @@ impl Home {
             let mut objects = HashSet::new();
             add_known(&catalog, &mut objects)?;
             add_records(&catalog, Seq(0), &mut objects)?;
-            if !objects.is_disjoint(wanted) {
+            // A clone that nobody has read yet may be anything.
+            if !objects.is_disjoint(wanted) || !catalog.pending_clones()?.is_empty() {
                 let root = roots.iter().find(|adopted| adopted.id == id);
                 needing.push(root.map_or_else(|| id.hex(), |a| a.root.display().to_string()));
             }
@@ -204,9 +205,13 @@ fn add_records(catalog: &Catalog, mut after: Seq, objects: &mut HashSet<ObjectId
         let Some(last) = records.last() else { return Ok(after) };
         after = last.seq;
         for sealed in &records {
-            for change in changes(sealed)? {
-                objects.extend(change.before.object());
-                objects.extend(change.after.object());
+            let Some(record) = opened(sealed)? else { continue };
+            for change in &record.changes {
+                match record.kind {
+                    Kind::Resolve => swap_clone(change, objects),
+                    _ => objects
+                        .extend([&change.before, &change.after].iter().filter_map(|e| e.object())),
+                }
             }
         }
     }
@@ -253,13 +258,22 @@ fn set_apart(
     Ok(())
 }
 
-/// The changes that a record has itself; what a prune took from it, the prune record has.
-fn changes(sealed: &Sealed) -> Result<Vec<Change>> {
+/// What a clone turned out to be is needed in its place, by those who needed it.
+fn swap_clone(change: &Change, objects: &mut HashSet<ObjectId>) {
+    if let (Some(name), Some(object)) = (change.before.pending(), change.after.object())
+        && objects.remove(&name)
+    {
+        objects.insert(object);
+    }
+}
+
+/// A record with the changes that it has itself; what a prune took from it, the prune record has.
+fn opened(sealed: &Sealed) -> Result<Option<Record>> {
     // A forget's stand for those of other records, which name what they need themselves.
     let forget = sealed.leaf.get(1) == Some(&codec::kind_number(Kind::Forget));
     if sealed.leaf.is_empty() || sealed.body.is_empty() || forget {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     let record = codec::open(&sealed.leaf, &sealed.body);
-    Ok(record.map_err(|source| Error::Record { seq: sealed.seq, source })?.changes)
+    Ok(Some(record.map_err(|source| Error::Record { seq: sealed.seq, source })?))
 }

@@ -13,6 +13,7 @@ pub mod fuzz;
 pub mod git;
 pub mod lossy;
 pub mod model;
+pub mod mounted;
 pub mod rules;
 pub mod shared;
 pub mod strace;

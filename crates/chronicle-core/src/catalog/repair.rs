@@ -1,7 +1,7 @@
 //! What can be wrong with a catalog's file, and what of it the records themselves put right.
 //!
-//! `record`, `object` and `head` are history and are only ever read here. `touched`, `by_id` and `merged`
-//! follow from the records, `directory` and `newer` are a memory: both can be made anew.
+//! `record`, `object` and `head` are history and are only ever read here. `touched`, `by_id`, `merged` and
+//! `resolved` follow from the records, `directory` and `newer` are a memory: both can be made anew.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn complaints(connection: &Connection) -> Vec<String> {
 }
 
 /// Tables whose rows are copied one by one, with the columns that order them.
-const COPIED: [(&str, &str); 10] = [
+const COPIED: [(&str, &str); 11] = [
     ("state", "key"),
     ("record", "seq"),
     ("object", "id"),
@@ -56,6 +56,7 @@ const COPIED: [(&str, &str); 10] = [
     ("by_id", "kind, id, seq"),
     ("local", "kind, key"),
     ("applied", "key"),
+    ("pending", "name"),
 ];
 
 /// What could be read of a damaged catalog.
@@ -105,6 +106,9 @@ pub(crate) fn rescue(from: &Path, to: &Path, workspace: WorkspaceId) -> Result<R
             catalog.remember_anew()?;
         }
         catalog.rederive()?;
+        if rescued.incomplete.contains(&"pending") {
+            catalog.remember_pending()?;
+        }
     }
     Ok(rescued)
 }
@@ -204,9 +208,12 @@ impl Catalog {
     /// Makes the known state anew from the records: the last entry of each path, without any
     /// signature, so that the next look reads everything again and compares.
     fn remember_anew(&mut self) -> Result<()> {
+        // What clones turned out to be must be known before: what is remembered names contents.
+        self.rederive()?;
         let (_, changed) = indexes::read(&self.connection, &<[Change]>::to_vec)?;
         let mut paths: BTreeMap<WorkspacePath, Known> = BTreeMap::new();
-        for change in changed.into_values().flatten() {
+        for mut change in changed.into_values().flatten() {
+            self.name_contents(std::slice::from_mut(&mut change))?;
             if change.after == Entry::Absent {
                 paths.remove(&change.path);
                 continue;

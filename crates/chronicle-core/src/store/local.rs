@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::clones::Clones;
 use super::files::{self, Lock, Temporary};
 use super::loose::Loose;
 use super::pack::Directories;
@@ -27,6 +28,7 @@ pub struct LocalStore {
     directory: PathBuf,
     pub(super) packs: Arc<Packs>,
     pub(super) loose: Loose,
+    pub(super) clones: Clones,
     pub(super) secrets: Secrets,
     /// Open intakes of this handle: waiting for them would be waiting for oneself.
     intakes: AtomicUsize,
@@ -47,6 +49,7 @@ impl LocalStore {
         let objects = directory.join("objects");
         let store = Self {
             directory: directory.to_owned(),
+            clones: Clones::new(directory.join("clones"), temporary.clone()),
             loose: Loose::new(objects, temporary, secrets.clone(), Arc::clone(&packs)),
             packs,
             secrets: secrets.clone(),
@@ -95,7 +98,19 @@ impl LocalStore {
         for name in files::names(self.loose.directory())? {
             bytes += directory_bytes(&self.loose.directory().join(name))?;
         }
+        bytes += directory_bytes(self.clones.directory())?;
         Ok(bytes)
+    }
+
+    /// Opens a clone that nobody has read yet; `None` if it is not here.
+    pub(crate) fn open_clone(&self, name: &ObjectId) -> Result<Option<std::fs::File>> {
+        self.clones.open(name)
+    }
+
+    /// Removes clones whose content is kept under its hash by now.
+    pub(crate) fn remove_clone(&self, name: &ObjectId) -> Result<()> {
+        self.clones.remove(name)?;
+        self.clones.sync()
     }
 
     /// Holds the lock under which nothing is taken away.
@@ -158,12 +173,21 @@ impl LocalStore {
         self.packs.get(id, &self.packs.listed().ok()?, false).ok().flatten()
     }
 
+    /// The bytes of a clone. No hash is known that they could be compared with.
+    fn read_clone(&self, name: &ObjectId) -> Result<Vec<u8>> {
+        let Some(mut clone) = self.clones.open(name)? else { return Err(Error::Missing(*name)) };
+        let mut bytes = Vec::new();
+        clone.read_to_end(&mut bytes).at("read", self.clones.directory())?;
+        Ok(bytes)
+    }
+
     fn find(&self, id: &ObjectId) -> Result<bool> {
         let listed = self.packs.listed()?;
         if matches!(self.packs.find(id, &listed, false), Ok(Some(_))) || self.loose.exists(id)? {
             return Ok(true);
         }
-        Ok(self.packs.find(id, &self.packs.list_again()?, true)?.is_some())
+        let packed = self.packs.find(id, &self.packs.list_again()?, true)?.is_some();
+        Ok(packed || self.clones.exists(id)?)
     }
 
     /// Whether the object is here and survives a power cut.
@@ -221,7 +245,7 @@ impl ContentStorage for LocalStore {
         match (packed, loose) {
             (Ok(Some(bytes)), _) => Ok(bytes),
             (Err(error), _) | (_, Err(error)) => Err(error),
-            (Ok(None), Ok(_)) => Err(Error::Missing(*id)),
+            (Ok(None), Ok(_)) => self.read_clone(id),
         }
     }
 
@@ -247,8 +271,11 @@ impl ContentStorage for LocalStore {
     }
 
     fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send>> {
-        match self.loose.reader(id)? {
-            Some(reader) => Ok(Box::new(reader)),
+        if let Some(reader) = self.loose.reader(id)? {
+            return Ok(Box::new(reader));
+        }
+        match self.clones.open(id)? {
+            Some(clone) => Ok(Box::new(clone)),
             None => Ok(Box::new(Cursor::new(self.get(id)?))),
         }
     }

@@ -4,6 +4,7 @@
 //! an [`Intake`] belongs to one capture, whose commit point is the catalog's transaction.
 
 mod chunks;
+mod clones;
 mod delta;
 mod files;
 mod index;
@@ -25,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::id::ObjectId;
 use crate::secret::{Refused, SecretKey, Secrets, seal, unseal};
 
+pub(crate) use clones::Cloned;
 pub use delta::pack_version;
 pub(crate) use delta::{Bases, base_of, depth_of, open_chain, smaller};
 pub(crate) use files::Lock as StoreLock;

@@ -65,6 +65,9 @@ tests! {
     init: ["init"], fresh, Captured;
     init_of_more_and_larger: ["init"], fresh_and_more, Captured;
     snapshot: ["snapshot", "--action", "write_file", "--path", "f1"], edited, Answer;
+    snapshot_of_a_clone: ["snapshot", "--action", "write_file", "--path", "f1"], edited, Answer;
+    settle_of_clones: ["settle"], pending, Captured;
+    gc_of_clones: ["gc"], with_an_orphan, Answer;
     settle: ["settle"], edited, Captured;
     settle_of_more_and_larger: ["settle"], edited_more, Captured;
     turn_end: ["turn", "end"], turn_open, TurnEnded;
@@ -104,6 +107,26 @@ fn edited(env: &Env) -> (Tree, Tree) {
     env.ok(&["init"]);
     wreck(env);
     as_it_is(env)
+}
+
+/// Two versions of a file were cloned, and a third stands there.
+fn pending(env: &Env) -> (Tree, Tree) {
+    fill(env);
+    env.ok(&["init"]);
+    for version in ["one\n", "two\n"] {
+        env.write("f1", version);
+        env.ok(&["snapshot", "--action", "write_file", "--path", "f1"]);
+    }
+    env.write("f1", "three\n");
+    as_it_is(env)
+}
+
+/// The same, and a clone that nothing names.
+fn with_an_orphan(env: &Env) -> (Tree, Tree) {
+    let trees = pending(env);
+    let orphan = env.home().join("store/clones").join("ab".repeat(32));
+    fs::write(orphan, "of a capture that was never committed").unwrap();
+    trees
 }
 
 fn edited_more(env: &Env) -> (Tree, Tree) {
@@ -195,6 +218,14 @@ fn is_known(directory: &Path) -> bool {
     })
 }
 
+/// A world, in which everything is cloned if the scenario is about clones.
+fn world_of(scenario: &Scenario) -> Env {
+    match scenario.name.contains("clone") {
+        true => world().with_variable("CHRONICLE_CLONES", "0"),
+        false => world(),
+    }
+}
+
 /// Plays a command once for each fault, each time in a new world.
 fn play(scenario: &Scenario) {
     if !strace::is_there() {
@@ -203,7 +234,7 @@ fn play(scenario: &Scenario) {
             "strace is missing or may not trace",
         );
     }
-    let env = world();
+    let env = world_of(scenario);
     (scenario.prepare)(&env);
     let counts = strace::count_calls(&env, scenario.words);
     let mut all = Vec::new();
@@ -213,7 +244,7 @@ fn play(scenario: &Scenario) {
     }
     let (mut hit, mut wrong) = (0, Vec::new());
     for fault in chosen(all) {
-        let env = world();
+        let env = world_of(scenario);
         match std::panic::catch_unwind(|| play_once(scenario, &env, fault)) {
             Ok(was_hit) => hit += usize::from(was_hit),
             Err(_) => wrong.push(fault),

@@ -3,6 +3,7 @@
 mod architecture;
 mod bad_input;
 mod clients;
+mod clones;
 mod contract;
 mod corruption;
 mod crash;

@@ -80,6 +80,7 @@ mod retention;
 mod room;
 mod secret;
 mod settings;
+mod share;
 mod skim;
 mod store;
 mod sweep;
@@ -110,8 +111,8 @@ pub use record::{Head, Kind, Labels, Record, Sealed};
 pub use retention::Policy;
 pub use settings::{SecretSettings, Settings};
 pub use store::{
-    ContentStorage, Intake, LARGE_OBJECT, LocalStore, MemoryStore, Row, pack_object, pack_version,
-    unpack_object,
+    ContentStorage, Intake, LARGE_OBJECT, LocalStore, MemoryStore, Piece, Row, pack_object,
+    pack_version, unpack_object,
 };
 pub use text::patch as text_patch;
 pub use view::{

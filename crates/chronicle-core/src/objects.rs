@@ -10,7 +10,7 @@ use crate::home::Home;
 use crate::id::ObjectId;
 use crate::secret::Secrets;
 use crate::store::{
-    Bases, ContentStorage, LocalStore, Row, compressed, depth_of, open_chain, pack_object,
+    Bases, ContentStorage, LocalStore, Piece, Row, compressed, depth_of, open_chain, pack_object,
     pack_secret, smaller,
 };
 
@@ -164,6 +164,10 @@ impl ContentStorage for Objects {
                 reader => reader,
             },
         }
+    }
+
+    fn pieces(&self, id: &ObjectId) -> Result<Option<Vec<Piece>>> {
+        self.local.pieces(id)
     }
 
     fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {

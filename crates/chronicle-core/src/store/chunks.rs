@@ -30,9 +30,11 @@ const LONGEST: u64 = 64 << 20;
 
 /// One piece of a large object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) id: ObjectId,
-    pub(crate) length: u32,
+pub struct Piece {
+    /// Its name: it is an object like any other.
+    pub id: ObjectId,
+    /// How many bytes it has.
+    pub length: u32,
 }
 
 /// Which pieces make an object, in their order; where each begins follows from their lengths.

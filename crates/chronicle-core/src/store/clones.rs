@@ -14,9 +14,7 @@ use super::files::{self, Temporary};
 use crate::error::Result;
 use crate::failpoint;
 use crate::id::{ObjectId, from_hex, random_bytes};
-
-/// Content of more bytes than this is cloned; reading less takes about as long as a clone's sync.
-const WORTH_A_CLONE: u64 = super::LARGE_OBJECT as u64;
+use crate::share;
 
 /// The clones of a store.
 pub(super) struct Clones {
@@ -86,13 +84,13 @@ pub(super) struct Cloning {
 impl Cloning {
     /// Whether a file of so many bytes on this device is worth trying.
     pub(super) fn is_worthwhile(&self, device: u64, size: u64) -> bool {
-        size > threshold() && !lock(&self.refused).contains(&device)
+        share::is_worthwhile(size) && !lock(&self.refused).contains(&device)
     }
 
     /// Clones an open file; `None` where that cannot be done, and it must be read.
     pub(super) fn take(&self, clones: &Clones, file: &File, device: u64) -> Option<Cloned> {
         let temporary = Temporary::create(&clones.temporary).ok()?;
-        if let Err(error) = share(temporary.file(), file) {
+        if let Err(error) = share::share(temporary.file(), file) {
             let never = [Errno::XDEV, Errno::OPNOTSUPP, Errno::INVAL, Errno::NOTTY, Errno::NOSYS];
             if never.contains(&error) {
                 lock(&self.refused).insert(device);
@@ -129,39 +127,6 @@ impl Cloning {
         named.into_iter().for_each(Temporary::keep);
         Ok(())
     }
-}
-
-/// Lets a new file have the blocks of another, and no copy of them.
-#[cfg(not(feature = "failpoints"))]
-fn share(to: &File, from: &File) -> Result<(), Errno> {
-    rustix::fs::ioctl_ficlone(to, from)
-}
-
-/// The same; tests that ask for clones everywhere get a copy where blocks cannot be shared.
-#[cfg(feature = "failpoints")]
-fn share(to: &File, from: &File) -> Result<(), Errno> {
-    match rustix::fs::ioctl_ficlone(to, from) {
-        Err(error) if std::env::var_os(FOR_TESTS).is_some() => {
-            let copied = std::io::copy(&mut &*from, &mut &*to);
-            copied.map(drop).map_err(|_| error)
-        }
-        shared => shared,
-    }
-}
-
-/// Names the size in bytes above which tests want clones.
-#[cfg(feature = "failpoints")]
-const FOR_TESTS: &str = "CHRONICLE_CLONES";
-
-#[cfg(feature = "failpoints")]
-fn threshold() -> u64 {
-    let asked = std::env::var(FOR_TESTS).ok().and_then(|size| size.parse().ok());
-    asked.unwrap_or(WORTH_A_CLONE)
-}
-
-#[cfg(not(feature = "failpoints"))]
-fn threshold() -> u64 {
-    WORTH_A_CLONE
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

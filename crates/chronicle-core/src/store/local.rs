@@ -15,7 +15,7 @@ use super::files::{self, Lock, Temporary};
 use super::loose::Loose;
 use super::pack::Directories;
 use super::packs::Packs;
-use super::{ContentStorage, Intake, LARGE_OBJECT, SOURCE, pack_object, verify};
+use super::{ContentStorage, Intake, LARGE_OBJECT, Piece, SOURCE, pack_object, verify};
 use crate::error::{Context, Error, Result};
 use crate::id::ObjectId;
 use crate::secret::Secrets;
@@ -79,12 +79,8 @@ impl LocalStore {
 
     /// The names of the pieces that an object is kept in; none if it is kept whole, or not here.
     pub(crate) fn pieces_of(&self, id: &ObjectId) -> Result<Vec<ObjectId>> {
-        let manifest = self.loose.manifest(id)?;
-        Ok(manifest
-            .into_iter()
-            .flat_map(|manifest| manifest.pieces)
-            .map(|piece| piece.id)
-            .collect())
+        let pieces = self.pieces(id)?.unwrap_or_default();
+        Ok(pieces.into_iter().map(|piece| piece.id).collect())
     }
 
     /// The objects with a file of their own, some of which are kept in pieces.
@@ -278,6 +274,10 @@ impl ContentStorage for LocalStore {
             Some(clone) => Ok(Box::new(clone)),
             None => Ok(Box::new(Cursor::new(self.get(id)?))),
         }
+    }
+
+    fn pieces(&self, id: &ObjectId) -> Result<Option<Vec<Piece>>> {
+        Ok(self.loose.manifest(id)?.map(|manifest| manifest.pieces))
     }
 
     fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {

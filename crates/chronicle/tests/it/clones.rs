@@ -80,6 +80,9 @@ fn play(test: &str, kind: &str, shares: bool) {
     assert_eq!(clones(&env), 0, "whoever has the time reads it");
     env.ok(&["rollback", &id, "--yes"]);
     assert!(fs::read(env.path("big")).unwrap() == first);
+    if shares {
+        what_comes_back_shares_blocks(&env);
+    }
     sparse_stays_sparse(&env);
     must_be_sound(&env);
     drop((env, mounted));
@@ -103,6 +106,35 @@ fn edited_again_and_again(env: &Env, first: &[u8]) {
         let kept = chronicle_core::ContentStorage::get(&store, &object).unwrap();
         assert!(&kept == version, "a version is lost");
     }
+}
+
+/// An edit of a large file is taken back by writing the edit, and no copy of the rest.
+fn what_comes_back_shares_blocks(env: &Env) {
+    let content = bytes(5, 8 * LARGE);
+    env.write("huge", &content);
+    env.ok(&["settle"]);
+    let id = announce(env, "huge");
+    let file = fs::File::options().write(true).open(env.path("huge")).unwrap();
+    file.write_all_at(b"an edit", 9_999_999).unwrap();
+    file.set_len(content.len() as u64 + 5000).unwrap();
+    file.sync_all().unwrap();
+    env.ok(&["settle"]);
+    let shared = fs::File::open(env.path("huge")).unwrap();
+    let before = free(env);
+    env.ok(&["rollback", &id, "--yes"]);
+    assert!(fs::read(env.path("huge")).unwrap() == content);
+    // The old file is still open, so that what is taken is all that was written.
+    let taken = before.saturating_sub(free(env));
+    assert!(taken < 8 << 20, "{taken} bytes to take an edit back");
+    drop(shared);
+}
+
+/// The bytes that are free where the workspace lies.
+fn free(env: &Env) -> u64 {
+    let at = fs::File::open(env.workspace()).unwrap();
+    rustix::fs::syncfs(&at).unwrap();
+    let stat = rustix::fs::fstatvfs(&at).unwrap();
+    stat.f_bfree * stat.f_frsize
 }
 
 fn sparse_stays_sparse(env: &Env) {

@@ -72,6 +72,7 @@ tests! {
     settle_of_more_and_larger: ["settle"], edited_more, Captured;
     turn_end: ["turn", "end"], turn_open, TurnEnded;
     rewind: ["rewind", "start", "--exact", "--yes"], turn_done, TakenBack;
+    rewind_onto_a_clone: ["rewind", "start", "--exact", "--yes"], large_edited, TakenBack;
     undo: ["undo", "--yes"], turn_done, TakenBack;
     verify: ["verify", "--deep"], settled, Answer;
     prune: ["prune"], aged, Answer;
@@ -150,6 +151,21 @@ fn turn_done(env: &Env) -> (Tree, Tree) {
     env.ok(&["turn", "start", "--key", "k", "--session", "s", "--prompt", "wreck it"]);
     let after = describe(&env.workspace());
     wreck(env);
+    env.ok(&["turn", "end", "--key", "k", "--session", "s"]);
+    (describe(&env.workspace()), after)
+}
+
+/// A turn that edited a large file in place.
+fn large_edited(env: &Env) -> (Tree, Tree) {
+    fill(env);
+    env.write("large", Dice::new(3).bytes((4 << 20) + 100_000));
+    env.ok(&["init"]);
+    env.ok(&["turn", "start", "--key", "k", "--session", "s", "--prompt", "wreck it"]);
+    let after = describe(&env.workspace());
+    let mut edited = fs::read(env.path("large")).unwrap();
+    edited[1_000_000..1_000_009].copy_from_slice(b"an edit: ");
+    edited.extend_from_slice(b"and more");
+    env.write("large", edited);
     env.ok(&["turn", "end", "--key", "k", "--session", "s"]);
     (describe(&env.workspace()), after)
 }

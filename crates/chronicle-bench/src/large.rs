@@ -70,7 +70,7 @@ fn noise(seed: u64) -> impl Iterator<Item = u8> {
 }
 
 /// Half of it noise, half text as sources have it.
-fn make(path: &Path) -> Result<()> {
+pub(crate) fn make(path: &Path) -> Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
     for part in 0..SIZE >> 20 {
         let bytes: Vec<u8> = match part % 2 {

@@ -1,11 +1,14 @@
 //! Measures Chronicle beside the bare limit of each job, in one run on one machine.
 //!
-//! usage: `chronicle-bench [--large | --small | --watched | --store | --bucket] [--out FILE] DIR`; `--small` stops after the
-//! figures of one file, `--watched` measures only looks through the watcher, `--store` only what content takes, `--bucket` only sending it; DIR must be on a journaled file system, as
-//! `bench/run` makes one. Only ratios count: times drift from run to run.
+//! usage: `chronicle-bench [--large | --small | --watched | --store | --bucket | --clones NAME] [--out FILE] DIR`;
+//! `--small` stops after the figures of one file, `--watched` measures only looks through the watcher, `--store` only
+//! what content takes, `--bucket` only sending it, `--clones` only what sharing blocks gives on the file system of
+//! that name; DIR must be on a journaled file system, as `bench/run` makes one. Only ratios count: times drift
+//! from run to run.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
 
 mod bucket;
+mod clones;
 mod edits;
 mod hooks;
 mod large;
@@ -27,6 +30,7 @@ struct Options {
     watched: bool,
     store: bool,
     bucket: bool,
+    clones: Option<String>,
     out: Option<PathBuf>,
     directory: PathBuf,
 }
@@ -45,7 +49,7 @@ fn main() -> Result<()> {
 fn options() -> Result<Options> {
     let (mut large, mut small, mut watched, mut store) = (false, false, false, false);
     let mut bucket = false;
-    let (mut out, mut directory) = (None, None);
+    let (mut out, mut directory, mut clones) = (None, None, None);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -54,14 +58,15 @@ fn options() -> Result<Options> {
             "--watched" => watched = true,
             "--store" => store = true,
             "--bucket" => bucket = true,
+            "--clones" => clones = Some(words.next().ok_or("--clones needs a name")?),
             "--out" => out = Some(PathBuf::from(words.next().ok_or("--out needs a file")?)),
             _ => directory = Some(PathBuf::from(word)),
         }
     }
     let directory = directory.ok_or(
-        "usage: chronicle-bench [--large | --small | --watched | --store | --bucket] [--out FILE] DIR",
+        "usage: chronicle-bench [--large | --small | --watched | --store | --bucket | --clones NAME] [--out FILE] DIR",
     )?;
-    Ok(Options { large, small, watched, store, bucket, out, directory })
+    Ok(Options { large, small, watched, store, bucket, clones, out, directory })
 }
 
 fn measure_all(options: &Options) -> Result<Vec<Row>> {
@@ -81,6 +86,12 @@ fn measure_all(options: &Options) -> Result<Vec<Row>> {
     }
     if options.store {
         let rows = contents(&scratch)?;
+        std::fs::remove_dir_all(&scratch)?;
+        return Ok(rows);
+    }
+    if let Some(kind) = &options.clones {
+        say(&format!("clones on {kind}"));
+        let rows = clones::rows(&scratch, kind)?;
         std::fs::remove_dir_all(&scratch)?;
         return Ok(rows);
     }
@@ -172,8 +183,9 @@ fn table(rows: &[Row]) -> String {
         let (what, beside, unit) = (&row.what, row.beside, row.unit);
         let (ours, limit) = (figure(row.ours), figure(row.limit));
         text.push_str(&format!(
-            "| {what} | {ours} {unit} | {limit} {unit}: {beside} | {ratio:.2} | {:.2} | {verdict} |\n",
-            row.bound
+            "| {what} | {ours} {unit} | {limit} {unit}: {beside} | {} | {} | {verdict} |\n",
+            part(ratio),
+            part(row.bound)
         ));
     }
     text
@@ -181,4 +193,9 @@ fn table(rows: &[Row]) -> String {
 
 fn figure(value: f64) -> String {
     if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+}
+
+/// A ratio; a small one with the figures that tell it from its bound.
+fn part(ratio: f64) -> String {
+    if ratio < 0.1 { format!("{ratio:.3}") } else { format!("{ratio:.2}") }
 }

@@ -162,9 +162,8 @@ pub fn encode_entry(out: &mut Encoder, entry: &Entry) {
         }
         Entry::File(file) => {
             out.byte(2);
-            // Content class: 0 is a plain object, 1 a secret with a keyed address; 2 (pending
-            // clone) is reserved in the format.
-            out.byte(u8::from(file.secret));
+            // Content class: 0 is a plain object, 1 a secret with a keyed address, 2 a pending clone.
+            out.byte(if file.pending { 2 } else { u8::from(file.secret) });
             out.fixed(&file.object.0);
             out.int(file.size);
             out.byte(u8::from(file.sparse) | u8::from(file.link.is_some()) << 1);
@@ -230,8 +229,8 @@ pub fn decode_entry(input: &mut Decoder<'_>) -> Result<Entry> {
 }
 
 fn decode_file(input: &mut Decoder<'_>) -> Result<File> {
-    let secret = match input.byte()? {
-        class @ (0 | 1) => class == 1,
+    let (secret, pending) = match input.byte()? {
+        class @ 0..=2 => (class == 1, class == 2),
         _ => {
             let why = "a file has a content class that is not known here";
             return Err(DecodeError::Malformed(why));
@@ -245,7 +244,7 @@ fn decode_file(input: &mut Decoder<'_>) -> Result<File> {
     }
     let link = if flags & 2 != 0 { Some(LinkGroup(input.array()?)) } else { None };
     let sparse = flags & 1 != 0;
-    Ok(File { object, secret, size, sparse, link, meta: decode_meta(input)? })
+    Ok(File { object, secret, pending, size, sparse, link, meta: decode_meta(input)? })
 }
 
 fn decode_meta(input: &mut Decoder<'_>) -> Result<Meta> {
@@ -627,9 +626,10 @@ fn is_redacted(change: &Change) -> bool {
 }
 
 /// Whether a record's changes are what became of the workspace: an intent's are befores, a prune's
-/// stand for other records, and of a dropped one nothing is left.
+/// stand for other records, a resolve's say which content a clone was, and of a dropped one nothing
+/// is left.
 pub fn holds_changes(leaf: &[u8]) -> bool {
-    let others = [Kind::Intent, Kind::Prune, Kind::Forget].map(kind_number);
+    let others = [Kind::Intent, Kind::Prune, Kind::Forget, Kind::Resolve].map(kind_number);
     leaf.get(1).is_some_and(|kind| !others.contains(kind))
 }
 
@@ -674,6 +674,7 @@ pub(crate) mod tests {
             Entry::File(File {
                 object: ObjectId([n; 32]),
                 secret: n == 2,
+                pending: n == 3,
                 size: u64::from(n) << 40,
                 sparse: true,
                 link: Some(LinkGroup([n; 8])),
@@ -729,6 +730,7 @@ pub(crate) mod tests {
             },
             changes: vec![
                 change("a", Entry::Absent, file(1), Author::Person),
+                change("a", file(1), file(3), Author::Person),
                 change("b/c", file(2), Entry::Unknown(Why::Filtered), Author::Session("s".into())),
                 change("d", symlink, special, Author::Shared(vec!["x".into(), "y".into()])),
                 change("e", repository, Entry::Directory(meta), Author::Chronicle),

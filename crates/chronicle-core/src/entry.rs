@@ -57,6 +57,8 @@ pub struct File {
     pub object: ObjectId,
     /// Whether it is kept sealed, under a name that only the key's owner can compute.
     pub secret: bool,
+    /// Whether its content is a clone that nobody has read yet: then `object` is a random name.
+    pub pending: bool,
     /// Its length in bytes.
     pub size: u64,
     /// Whether it had holes.
@@ -180,6 +182,14 @@ impl Entry {
         matches!(self, Self::File(file) if file.secret)
     }
 
+    /// The name of a clone that nobody has read yet, if the content is one.
+    pub fn pending(&self) -> Option<ObjectId> {
+        match self {
+            Self::File(file) if file.pending => Some(file.object),
+            _ => None,
+        }
+    }
+
     /// The kind, in one word of the glossary.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -235,6 +245,10 @@ pub struct Change {
 impl Change {
     /// Whether there is something in it that a person wants to see.
     pub fn is_visible(&self) -> bool {
+        // A pending clone may turn out to be what was there already.
+        if self.before == self.after {
+            return false;
+        }
         let only_time = self.before.same_but_time(&self.after);
         !(self.neutral || only_time && !matches!(self.after, Entry::File(_)))
     }

@@ -81,6 +81,7 @@ mod retention;
 mod room;
 mod secret;
 mod settings;
+mod share;
 mod skim;
 mod store;
 mod sweep;

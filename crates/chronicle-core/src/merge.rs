@@ -157,7 +157,7 @@ fn merge_files(
                 by_lines = true;
                 // What came from a secret is one.
                 let secret = base.secret || ours.secret || theirs.secret;
-                File { object, secret, size, ..theirs.clone() }
+                File { object, secret, pending: false, size, ..theirs.clone() }
             }
         },
     };
@@ -411,7 +411,15 @@ mod tests {
             "f" => {
                 let bytes = text(value);
                 let (object, size) = (ObjectId::of(&bytes), bytes.len() as u64);
-                Entry::File(File { object, secret: false, size, sparse: false, link, meta })
+                Entry::File(File {
+                    object,
+                    secret: false,
+                    pending: false,
+                    size,
+                    sparse: false,
+                    link,
+                    meta,
+                })
             }
             "d" => Entry::Directory(meta),
             "l" => Entry::Symlink(Symlink { target: value.into(), meta }),

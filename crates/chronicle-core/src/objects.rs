@@ -10,7 +10,7 @@ use crate::home::Home;
 use crate::id::ObjectId;
 use crate::secret::Secrets;
 use crate::store::{
-    Bases, ContentStorage, LocalStore, Row, compressed, depth_of, open_chain, pack_object,
+    Bases, ContentStorage, LocalStore, Piece, Row, compressed, depth_of, open_chain, pack_object,
     pack_secret, smaller,
 };
 
@@ -42,6 +42,11 @@ impl Objects {
     pub(crate) fn bulk(&self) -> Result<Bulk<'_>> {
         self.catalog().begin_reading()?;
         Ok(Bulk(self))
+    }
+
+    /// What a clone turned out to be, if somebody read it after its name was told here.
+    fn resolved(&self, name: &ObjectId) -> Result<Option<ObjectId>> {
+        self.catalog().resolved(name)
     }
 
     fn catalog(&self) -> MutexGuard<'_, Catalog> {
@@ -118,7 +123,13 @@ impl ContentStorage for Objects {
         let row = self.catalog().object(id)?;
         match row {
             Some(stored) => open_chain(id, stored, self, &self.secrets),
-            None => self.local.get(id),
+            None => match self.local.get(id) {
+                Err(Error::Missing(_)) => match self.resolved(id)? {
+                    Some(object) => self.get(&object),
+                    None => Err(Error::Missing(*id)),
+                },
+                got => got,
+            },
         }
     }
 
@@ -130,7 +141,10 @@ impl ContentStorage for Objects {
     }
 
     fn exists(&self, id: &ObjectId) -> Result<bool> {
-        Ok(self.catalog().has_object(id)? || self.local.exists(id)?)
+        if self.catalog().has_object(id)? || self.local.exists(id)? {
+            return Ok(true);
+        }
+        self.resolved(id)?.map_or(Ok(false), |object| self.exists(&object))
     }
 
     fn delete(&self, id: &ObjectId) -> Result<()> {
@@ -142,8 +156,18 @@ impl ContentStorage for Objects {
         let row = self.catalog().object(id)?;
         match row {
             Some(stored) => Ok(Box::new(Cursor::new(open_chain(id, stored, self, &self.secrets)?))),
-            None => self.local.reader(id),
+            None => match self.local.reader(id) {
+                Err(Error::Missing(_)) => match self.resolved(id)? {
+                    Some(object) => self.reader(&object),
+                    None => Err(Error::Missing(*id)),
+                },
+                reader => reader,
+            },
         }
+    }
+
+    fn pieces(&self, id: &ObjectId) -> Result<Option<Vec<Piece>>> {
+        self.local.pieces(id)
     }
 
     fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {

@@ -76,6 +76,11 @@ impl Room {
         Err(Error::OverBudget { home: self.home.clone(), why })
     }
 
+    /// Whether there is room for so many bytes now; nothing is taken.
+    pub(crate) fn has(&self, bytes: u64) -> bool {
+        self.taken.load(Ordering::Relaxed).saturating_add(bytes) <= self.left
+    }
+
     /// Tells others what was taken.
     pub(crate) fn settle(&self) -> Result<()> {
         match self.taken.load(Ordering::Relaxed) {

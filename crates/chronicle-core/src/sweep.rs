@@ -10,7 +10,7 @@ use crate::failpoint;
 use crate::home::Home;
 use crate::id::{ObjectId, Seq, WorkspaceId};
 use crate::objects::Versions;
-use crate::record::{Kind, Sealed};
+use crate::record::{Kind, Record, Sealed};
 use crate::secret::Secrets;
 use crate::store::{ContentStorage, LocalStore, Needed, Row, pack_object};
 use crate::view::{GcReport, SCHEMA};
@@ -109,7 +109,8 @@ impl Home {
             let mut objects = HashSet::new();
             add_known(&catalog, &mut objects)?;
             add_records(&catalog, Seq(0), &mut objects)?;
-            if !objects.is_disjoint(wanted) {
+            // A clone that nobody has read yet may be anything.
+            if !objects.is_disjoint(wanted) || !catalog.pending_clones()?.is_empty() {
                 let root = roots.iter().find(|adopted| adopted.id == id);
                 needing.push(root.map_or_else(|| id.hex(), |a| a.root.display().to_string()));
             }
@@ -174,11 +175,13 @@ impl Everything {
     /// Adds what was recorded since the last time, and what it stands on.
     fn add_named(&mut self) -> Result<()> {
         for (catalog, seq) in &mut self.catalogs {
-            let mut named = HashSet::new();
-            *seq = add_records(catalog, *seq, &mut named)?;
-            // What somebody has just counted on stays.
-            self.away.retain(|id| !named.contains(id));
-            self.objects.extend(named);
+            if !self.away.is_empty() {
+                // What somebody has just counted on stays.
+                let mut named = HashSet::new();
+                add_records(catalog, *seq, &mut named)?;
+                self.away.retain(|id| !named.contains(id));
+            }
+            *seq = add_records(catalog, *seq, &mut self.objects)?;
             add_below(catalog, &mut self.objects)?;
         }
         Ok(())
@@ -212,7 +215,7 @@ impl Everything {
                 let records = catalog.read(after, 64)?;
                 let Some(last) = records.last() else { break };
                 after = last.seq;
-                for file in files_in(&records)? {
+                for file in files_in(catalog, &records)? {
                     let id = file.object;
                     if freed < bytes
                         && !file.secret
@@ -281,25 +284,38 @@ fn add_records(catalog: &Catalog, mut after: Seq, objects: &mut HashSet<ObjectId
         let Some(last) = records.last() else { return Ok(after) };
         after = last.seq;
         for sealed in &records {
-            for change in changes(sealed)? {
-                objects.extend(change.before.object());
-                objects.extend(change.after.object());
+            let Some(record) = opened(sealed)? else { continue };
+            for change in &record.changes {
+                match record.kind {
+                    Kind::Resolve => swap_clone(change, objects),
+                    _ => objects
+                        .extend([&change.before, &change.after].iter().filter_map(|e| e.object())),
+                }
             }
         }
     }
 }
 
 /// The files that records name, on either side.
-fn files_in(records: &[Sealed]) -> Result<Vec<File>> {
+fn files_in(catalog: &Catalog, records: &[Sealed]) -> Result<Vec<File>> {
     let mut files = Vec::new();
     for sealed in records {
-        let sides = changes(sealed)?.into_iter().flat_map(|change| [change.before, change.after]);
+        let named = named_in(catalog, sealed)?;
+        let sides = named.into_iter().flat_map(|change| [change.before, change.after]);
         files.extend(sides.filter_map(|entry| match entry {
-            Entry::File(file) => Some(file),
+            Entry::File(file) if !file.pending => Some(file),
             _ => None,
         }));
     }
     Ok(files)
+}
+
+/// The changes of a record, with the contents that clones turned out to be.
+pub(crate) fn named_in(catalog: &Catalog, sealed: &Sealed) -> Result<Vec<Change>> {
+    let record = opened(sealed)?.filter(|record| record.kind != Kind::Resolve);
+    let mut changes = record.map(|record| record.changes).unwrap_or_default();
+    catalog.name_contents(&mut changes)?;
+    Ok(changes)
 }
 
 /// Adds the versions that needed ones are kept against, and those below them.
@@ -343,13 +359,22 @@ fn set_apart(
     Ok(())
 }
 
-/// The changes that a record has itself; what a prune took from it, the prune record has.
-pub(crate) fn changes(sealed: &Sealed) -> Result<Vec<Change>> {
+/// What a clone turned out to be is needed in its place, by those who needed it.
+fn swap_clone(change: &Change, objects: &mut HashSet<ObjectId>) {
+    if let (Some(name), Some(object)) = (change.before.pending(), change.after.object())
+        && objects.remove(&name)
+    {
+        objects.insert(object);
+    }
+}
+
+/// A record with the changes that it has itself; what a prune took from it, the prune record has.
+pub(crate) fn opened(sealed: &Sealed) -> Result<Option<Record>> {
     // A forget's stand for those of other records, which name what they need themselves.
     let forget = sealed.leaf.get(1) == Some(&codec::kind_number(Kind::Forget));
     if sealed.leaf.is_empty() || sealed.body.is_empty() || forget {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     let record = codec::open(&sealed.leaf, &sealed.body);
-    Ok(record.map_err(|source| Error::Record { seq: sealed.seq, source })?.changes)
+    Ok(Some(record.map_err(|source| Error::Record { seq: sealed.seq, source })?))
 }

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use chronicle_core::mirror::Named;
 use chronicle_core::{ChunkManifest, Error, ObjectId};
 
 use crate::blob::{Blob, parse_name};
@@ -108,25 +109,24 @@ impl RemoteStore {
 
     /// Everything that any history in the place needs, and what somebody is about to need.
     fn needed(&self) -> Result<HashSet<ObjectId>, Error> {
-        let (mut needed, mut large) = (HashSet::new(), HashSet::new());
+        let mut needed = HashSet::new();
         // These first: a push that has come to its end since has a head by now.
         for listed in self.bucket().list(Blob::References.directory())? {
             needed.extend(self.read_references(&listed.key)?);
         }
         for head in self.logs(None)? {
+            let mut named = Named::default();
             for at in &head.segments {
-                let segment = self.read_segment(&head, at)?;
-                needed.extend(segment.objects()?);
-                large.extend(segment.large_objects()?);
+                self.read_segment(&head, at)?.name_into(&mut named)?;
             }
             if let Some(standing) = self.read_standing(&head)? {
-                needed.extend(standing.objects());
-                large.extend(standing.large_objects());
+                standing.name_into(&mut named);
             }
-        }
-        for id in large {
-            if let Some(manifest) = self.manifest_of(&id)? {
-                needed.extend(manifest.pieces.into_iter().map(|piece| piece.id));
+            needed.extend(named.objects());
+            for id in named.large() {
+                if let Some(manifest) = self.manifest_of(&id)? {
+                    needed.extend(manifest.pieces.into_iter().map(|piece| piece.id));
+                }
             }
         }
         Ok(needed)

@@ -1,9 +1,9 @@
 //! A history out of a bucket, into a home that lacks it or a part of it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use chronicle_core::mirror::{Segment, Standing};
+use chronicle_core::mirror::{Named, Segment, Standing};
 use chronicle_core::{
     Arrival, CODEC_SEALED, ChunkManifest, Error, Home, ObjectId, WorkspaceId, unpack_object,
 };
@@ -59,19 +59,19 @@ impl RemoteStore {
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<Fetched, Error> {
         let mut arrival = home.receive(head.workspace)?;
-        let mut objects = HashSet::new();
+        let mut named = Named::default();
         for at in &head.segments {
             let segment = self.read_segment(head, at)?;
-            objects.extend(segment.objects()?);
+            segment.name_into(&mut named)?;
             arrival.add(&segment)?;
         }
         if arrival.head()? != head.head {
             return Err(undecodable(self, "logs", "its records do not end where its head says"));
         }
         let standing = self.read_standing(head)?;
-        objects.extend(standing.iter().flat_map(Standing::objects));
+        standing.iter().for_each(|standing| standing.name_into(&mut named));
         let mut lacking = Vec::new();
-        for id in objects {
+        for id in named.objects() {
             if arrival.lacks(&id)? && !has(&id)? {
                 lacking.push(id);
             }

@@ -15,6 +15,7 @@ pub mod git;
 pub mod lossy;
 pub mod model;
 pub mod moto;
+pub mod mounted;
 pub mod rules;
 pub mod shared;
 pub mod strace;

@@ -17,10 +17,12 @@ use crate::entry::{Entry, File, Meta, SpecialKind};
 use crate::error::{Context, Error, Result};
 use crate::id::LinkGroup;
 use crate::path::WorkspacePath;
+use crate::share;
 use crate::store::ContentStorage;
 
 use super::attributes::{Goal, Handle, is_fatal};
 use super::directories::{Directories, see};
+use super::onto::{Onto, clone_of};
 use super::script::{Place, Script, Slot};
 use super::stage::{Stages, THREADS};
 
@@ -28,6 +30,8 @@ use super::stage::{Stages, THREADS};
 const WHOLE: u64 = 4 << 20;
 /// The size of a hole's grain, and the least that is written at once.
 const BLOCK: usize = 4096;
+/// The most files that are held open to be cloned.
+const OPEN_AT_ONCE: usize = 64;
 /// How many entries a thread takes at a time.
 const SHARE: usize = 16;
 /// Fewer entries than this are not worth a thread.
@@ -48,7 +52,9 @@ pub(super) fn fill(
     let (mut groups, mut problems) = (HashSet::new(), Problems::new());
     let (mut leaders, followers): (Vec<_>, Vec<_>) =
         places.into_iter().partition(|place| leads(place, &mut groups));
-    let staged = source.write_all(&leaders.iter().map(|place| &**place).collect::<Vec<_>>())?;
+    let leading: Vec<_> = leaders.iter().map(|place| &**place).collect();
+    let present = present_files(directories, &leading);
+    let staged = source.write_all(&leading, &present)?;
     let mut slots = HashMap::new();
     for (place, staged) in leaders.iter_mut().zip(staged) {
         (place.slot.lane, place.ino) = (staged.lane, staged.ino);
@@ -126,7 +132,7 @@ struct Source<'a> {
 
 impl Source<'_> {
     /// Writes entries, each share of them into one lane, and returns what became of each in order.
-    fn write_all(&self, places: &[&Place]) -> Result<Vec<Staged>> {
+    fn write_all(&self, places: &[&Place], present: &Present) -> Result<Vec<Staged>> {
         let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
         let lanes = self.stages.lanes();
         let work = || -> Result<Vec<(usize, Staged)>> {
@@ -139,7 +145,7 @@ impl Source<'_> {
                 }
                 let here = &places[from..places.len().min(from + SHARE)];
                 for (index, place) in (from..).zip(here) {
-                    let staged = self.write(place, share % lanes);
+                    let staged = self.write(place, share % lanes, present.get(&index));
                     failed.fetch_or(staged.is_err(), Ordering::Relaxed);
                     done.push((index, staged?));
                 }
@@ -160,13 +166,13 @@ impl Source<'_> {
         Ok(done.into_iter().map(|(_, staged)| staged).collect())
     }
 
-    /// Writes one entry.
-    fn write(&self, place: &Place, lane: usize) -> Result<Staged> {
+    /// Writes one entry, onto a clone of the file that stands there if there is one.
+    fn write(&self, place: &Place, lane: usize, present: Option<&fs::File>) -> Result<Staged> {
         let slot = Slot { lane, ..place.slot };
         let (directory, name) = self.stages.slot(&slot);
         let path = place.path.as_path();
         let (ino, problems) = match &place.then {
-            Entry::File(file) => self.write_file(directory, &name, file, &place.path)?,
+            Entry::File(file) => self.write_file((directory, &name), file, &place.path, present)?,
             Entry::Symlink(link) => {
                 rustix::fs::symlinkat(&*link.target, directory, &name).at("write", path)?;
                 self.give_attributes(directory, &name, &link.meta).at("write", path)?
@@ -200,18 +206,20 @@ impl Source<'_> {
 
     fn write_file(
         &self,
-        directory: BorrowedFd<'_>,
-        name: &str,
+        (directory, name): (BorrowedFd<'_>, &str),
         file: &File,
         path: &WorkspacePath,
+        present: Option<&fs::File>,
     ) -> Result<(u64, Vec<String>)> {
         let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // Nobody else can enter the directory, so the file may have its rights from the start.
         let mode = Mode::from_raw_mode(file.meta.mode & 0o777);
         let made = rustix::fs::openat(directory, name, flags, mode).at("write", path.as_path())?;
         let mut out = fs::File::from(made);
-        self.write_content(&mut out, file, path)?;
+        if !self.write_onto(&out, file, path, present)? {
+            self.write_content(&mut out, file, path)?;
+        }
         let handle = Handle::of(out.into());
         let goal = Goal { meta: &file.meta, remove: &[], touch: self.touch };
         let seen = handle.see().at("write", path.as_path())?;
@@ -229,10 +237,7 @@ impl Source<'_> {
         } else {
             self.write_stream(out, file, path)?
         };
-        if written != file.size {
-            let why = format!("it has {written} bytes instead of {}", file.size);
-            return Err(Error::Corrupt { object: file.object, why });
-        }
+        check_length(written, file)?;
         if file.sparse {
             out.set_len(file.size).at("write", path.as_path())?;
         }
@@ -265,6 +270,25 @@ impl Source<'_> {
         }
     }
 
+    /// Writes what differs onto a clone of what stands there, if it can be had and is worth it.
+    fn write_onto(
+        &self,
+        out: &fs::File,
+        file: &File,
+        path: &WorkspacePath,
+        present: Option<&fs::File>,
+    ) -> Result<bool> {
+        let Some(present) = present else { return Ok(false) };
+        let Some(pieces) = self.store.pieces(&file.object)? else { return Ok(false) };
+        let length: u64 = pieces.iter().map(|piece| u64::from(piece.length)).sum();
+        check_length(length, file)?;
+        if !clone_of(out, present).at("write", path.as_path())? {
+            return Ok(false);
+        }
+        Onto { out, store: self.store, path }.become_object(&file.object, &pieces)?;
+        Ok(true)
+    }
+
     /// Makes an entry another name of an inode, or a copy where that is not possible.
     fn link(
         &self,
@@ -290,7 +314,7 @@ impl Source<'_> {
             // A disk that fails is no reason to make a copy.
             Err(error) if is_fatal(error) => Err(error).at("link", place.path.as_path()),
             Err(error) => {
-                let staged = self.write(place, place.slot.lane)?;
+                let staged = self.write(place, place.slot.lane, None)?;
                 place.ino = staged.ino;
                 let why = format!("hard link not restored: {}", std::io::Error::from(error));
                 Ok(Some((place.path.clone(), why)))
@@ -309,6 +333,41 @@ impl Source<'_> {
         }
         Ok(ino)
     }
+}
+
+/// Files that stand where others are to be, by the index of the place.
+type Present = HashMap<usize, fs::File>;
+
+/// Opens the large files that stand where large ones are to be: mostly they differ in little.
+///
+/// A file with holes is written anew, since a clone may have none there.
+fn present_files(directories: &mut Directories<'_>, places: &[&Place]) -> Present {
+    let mut present = Present::new();
+    for (index, place) in places.iter().enumerate() {
+        let Entry::File(file) = &place.then else { continue };
+        if file.sparse || !share::is_worthwhile(file.size) || present.len() == OPEN_AT_ONCE {
+            continue;
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = directories.parent(&place.path).and_then(|(directory, name)| {
+            rustix::fs::openat(&*directory, name, flags, Mode::empty())
+        });
+        // Whatever stands in the way of that only means that all of it is written.
+        let Ok(opened) = opened.map(fs::File::from) else { continue };
+        if opened.metadata().is_ok_and(|found| found.is_file() && share::is_worthwhile(found.len()))
+        {
+            present.insert(index, opened);
+        }
+    }
+    present
+}
+
+fn check_length(written: u64, file: &File) -> Result<()> {
+    if written == file.size {
+        return Ok(());
+    }
+    let why = format!("it has {written} bytes instead of {}", file.size);
+    Err(Error::Corrupt { object: file.object, why })
 }
 
 fn inode(directory: BorrowedFd<'_>, name: &str) -> Result<u64, Errno> {

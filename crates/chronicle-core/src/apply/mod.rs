@@ -10,6 +10,7 @@ mod check;
 mod directories;
 mod fill;
 mod links;
+mod onto;
 mod outline;
 mod recover;
 mod script;

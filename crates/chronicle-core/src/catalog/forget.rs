@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
 
-use super::{Catalog, LocalState};
+use super::{Catalog, LocalState, clones};
 use crate::codec::{DecodeError, Decoder, Encoder, SALT_SIZE, encode_change};
 use crate::entry::Change;
 use crate::error::{Error, Result};
@@ -25,9 +25,9 @@ pub(super) fn apply(connection: &Connection, forget: &Record) -> rusqlite::Resul
         let seq = seq.0.cast_signed();
         let sql = "SELECT body FROM record WHERE seq = ?1";
         let body: Vec<u8> = connection.prepare_cached(sql)?.query_row([seq], |row| row.get(0))?;
-        let body = redact(&body, &redacted).map_err(|error| {
-            rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Blob, error.into())
-        })?;
+        let said = clones::changes_at(&body, &mut |place| redacted.contains_key(&place));
+        clones::forget(connection, &said.map_err(clones::malformed)?)?;
+        let body = redact(&body, &redacted).map_err(clones::malformed)?;
         let sql = "UPDATE record SET body = ?2 WHERE seq = ?1";
         connection.prepare_cached(sql)?.execute(params![seq, body])?;
     }

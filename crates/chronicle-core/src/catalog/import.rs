@@ -62,6 +62,9 @@ impl Catalog {
         let mut records = [genesis];
         let sealed = log::seal_all(&mut records, head(&transaction).map_err(at)?);
         sealed.iter().try_for_each(|sealed| insert(&transaction, sealed))?;
+        // What clones turned out to be must be known before what stands there is remembered, and what was
+        // touched where is told by numbers of directories, which that gives anew.
+        super::indexes::write_derived(&transaction)?;
         repair::remember(&transaction, standing)?;
         super::indexes::write_derived(&transaction)?;
         end_everything(&transaction, epoch).map_err(at)?;
@@ -127,7 +130,7 @@ fn take_away(connection: &Connection, sealed: &Sealed) -> Result<()> {
 fn end_everything(connection: &Connection, epoch: Epoch) -> rusqlite::Result<()> {
     connection.execute_batch(
         "DELETE FROM by_id WHERE kind IN (1, 2, 3); DELETE FROM local; DELETE FROM plan;
-         DELETE FROM applied;",
+         DELETE FROM applied; DELETE FROM pending;",
     )?;
     heads::forget_all(connection)?;
     let sql = "INSERT OR REPLACE INTO state (key, value) VALUES ('epoch', ?1)";

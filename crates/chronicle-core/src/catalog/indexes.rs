@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rusqlite::{Connection, params};
 
 use super::sum::{self, Line, Sum};
-use super::{Catalog, OF_SNAPSHOT, state};
+use super::{Catalog, OF_SNAPSHOT, clones, state};
 use crate::codec;
 use crate::entry::{Author, Change};
 use crate::error::{Error, Finding, Result};
@@ -26,6 +26,8 @@ pub(super) struct Derived {
     by_id: BTreeSet<(Vec<u8>, i64)>,
     /// By the last record of a run: its first, the prune, where in it, how many.
     merged: BTreeMap<i64, [i64; 4]>,
+    /// By the name of a clone: its content, and the record that says so.
+    resolved: BTreeMap<Vec<u8>, (Vec<u8>, i64)>,
 }
 
 fn is_by_agent(changes: &[Change]) -> bool {
@@ -123,7 +125,17 @@ impl Catalog {
         let differ = |seq: &i64| derived.merged.get(seq) != stored.merged.get(seq);
         let merged = derived.merged.keys().chain(stored.merged.keys());
         let merged = merged.filter(|seq| differ(seq)).copied();
-        Ok(touched.chain(by_id).chain(merged).map(|seq| Seq(seq.cast_unsigned())).collect())
+        let names = derived.resolved.keys().chain(stored.resolved.keys());
+        let resolved = names.filter_map(|name| {
+            let (said, kept) = (derived.resolved.get(name), stored.resolved.get(name));
+            (said != kept).then(|| said.or(kept).map_or(0, |(_, seq)| *seq))
+        });
+        Ok(touched
+            .chain(by_id)
+            .chain(merged)
+            .chain(resolved)
+            .map(|seq| Seq(seq.cast_unsigned()))
+            .collect())
     }
 }
 
@@ -165,6 +177,12 @@ pub(super) fn read<T>(
         }
         match record.kind {
             Kind::Prune => merge(&mut derived, &mut taken, &record, take),
+            Kind::Resolve => {
+                let pairs = clones::resolutions(&record.changes);
+                derived.resolved.extend(
+                    pairs.map(|(name, object)| (name.0.to_vec(), (object.0.to_vec(), seq))),
+                );
+            }
             Kind::Intent | Kind::Forget => {}
             _ => drop(taken.insert(seq, take(&record.changes))),
         }
@@ -238,6 +256,9 @@ fn stored(connection: &Connection) -> rusqlite::Result<Derived> {
         Ok((row.get(0)?, [row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?]))
     };
     stored.merged = statement.query_map([], line)?.collect::<rusqlite::Result<_>>()?;
+    let mut statement = connection.prepare("SELECT name, object, seq FROM resolved")?;
+    let line = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, (row.get(1)?, row.get(2)?)));
+    stored.resolved = statement.query_map([], line)?.collect::<rusqlite::Result<_>>()?;
     Ok(stored)
 }
 
@@ -245,6 +266,10 @@ fn write(connection: &Connection, derived: &Derived) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM touched", [])?;
     connection.execute("DELETE FROM by_id WHERE kind = ?1", [OF_SNAPSHOT])?;
     connection.execute("DELETE FROM merged", [])?;
+    connection.execute("DELETE FROM resolved", [])?;
+    for (name, (object, seq)) in &derived.resolved {
+        clones::insert_resolved(connection, name, object, *seq)?;
+    }
     let mut directories = state::Directories::new(connection);
     let sql = "INSERT INTO touched (directory, by_agent, seq) VALUES (?1, ?2, ?3)";
     let mut insert = connection.prepare(sql)?;

@@ -4,6 +4,7 @@
 //! state that follows from them and the small contents they name become visible together or not
 //! at all.
 
+mod clones;
 mod contents;
 mod forget;
 mod heads;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
 
+pub(crate) use clones::PendingClone;
 pub(crate) use forget::FORGETTING;
 pub(crate) use heads::{HeadOrder, HeadRow, Row as TileRow};
 pub(crate) use indexes::misfit;
@@ -569,16 +571,23 @@ fn write(connection: &Connection, batch: &mut Batch, from: Head) -> rusqlite::Re
     }
     let sealed = log::seal_all(&mut batch.records, from);
     let mut directories = state::Directories::new(connection);
-    let (mut inserted, mut pruned) = (sum::Sum::default(), false);
+    let (mut inserted, mut fewer) = (sum::Sum::default(), false);
     for (record, sealed) in batch.records.iter().zip(&sealed) {
         insert_record(connection, record, sealed, &mut inserted)?;
+        if clones::names_clones(record.kind) {
+            clones::note(connection, record)?;
+        }
         match record.kind {
             Kind::Intent => {}
             Kind::Prune => {
                 prune::apply(connection, &mut directories, record)?;
-                pruned = true;
+                fewer = true;
             }
-            Kind::Forget => forget::apply(connection, record)?,
+            Kind::Forget => {
+                forget::apply(connection, record)?;
+                fewer = true;
+            }
+            Kind::Resolve => inserted.absorb(clones::resolve(connection, record)?),
             _ => {
                 let changes = &record.changes;
                 let touched =
@@ -587,7 +596,7 @@ fn write(connection: &Connection, batch: &mut Batch, from: Head) -> rusqlite::Re
             }
         }
     }
-    match pruned {
+    match fewer {
         true => sum::renew(connection)?,
         false => sum::grow(connection, inserted)?,
     }

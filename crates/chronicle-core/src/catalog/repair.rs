@@ -1,7 +1,7 @@
 //! What can be wrong with a catalog's file, and what of it the records themselves put right.
 //!
-//! `record`, `object` and `head` are history and are only ever read here. `touched`, `by_id` and `merged`
-//! follow from the records, `directory` and `newer` are a memory: both can be made anew.
+//! `record`, `object` and `head` are history and are only ever read here. `touched`, `by_id`, `merged` and
+//! `resolved` follow from the records, `directory` and `newer` are a memory: both can be made anew.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags};
 
-use super::{Catalog, indexes, private_file, schema, state};
+use super::{Catalog, clones, indexes, private_file, schema, state};
 use crate::entry::{Change, Entry};
 use crate::error::{Context, Error, Result};
 use crate::id::{Seq, WorkspaceId};
@@ -46,7 +46,7 @@ fn complaints(connection: &Connection) -> Vec<String> {
 }
 
 /// Tables whose rows are copied one by one, with the columns that order them.
-const COPIED: [(&str, &str); 10] = [
+const COPIED: [(&str, &str); 11] = [
     ("state", "key"),
     ("record", "seq"),
     ("object", "id"),
@@ -57,6 +57,7 @@ const COPIED: [(&str, &str); 10] = [
     ("by_id", "kind, id, seq"),
     ("local", "kind, key"),
     ("applied", "key"),
+    ("pending", "name"),
 ];
 
 /// What could be read of a damaged catalog.
@@ -106,6 +107,9 @@ pub(crate) fn rescue(from: &Path, to: &Path, workspace: WorkspaceId) -> Result<R
             catalog.remember_anew()?;
         }
         catalog.rederive()?;
+        if rescued.incomplete.contains(&"pending") {
+            catalog.remember_pending()?;
+        }
     }
     Ok(rescued)
 }
@@ -205,6 +209,8 @@ impl Catalog {
     /// Makes the known state anew from the records: the last entry of each path, without any
     /// signature, so that the next look reads everything again and compares.
     fn remember_anew(&mut self) -> Result<()> {
+        // What clones turned out to be must be known before: what is remembered names contents.
+        self.rederive()?;
         let transaction = self.connection.unchecked_transaction().map_err(|e| self.error(e))?;
         remember(&transaction, &Standing::default())?;
         transaction.commit().map_err(|e| self.error(e))
@@ -217,7 +223,8 @@ pub(super) fn remember(connection: &Connection, standing: &Standing) -> Result<(
     let (_, changed) = indexes::read(connection, &<[Change]>::to_vec)?;
     let mut paths = standing.entries.clone();
     let later = changed.into_iter().filter(|(seq, _)| seq.cast_unsigned() > standing.seq.0);
-    for change in later.flat_map(|(_, changes)| changes) {
+    for mut change in later.flat_map(|(_, changes)| changes) {
+        clones::name_content(connection, &mut change.after).map_err(at)?;
         match change.after {
             Entry::Absent => drop(paths.remove(&change.path)),
             entry => drop(paths.insert(change.path, (entry, change.neutral))),

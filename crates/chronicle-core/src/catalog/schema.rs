@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// One entry per version; a released one is never edited, only followed by the next.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     // `record` holds the log, `directory` the known state (one packed row per directory), `newer`
     // the single paths recorded since their directory's row was written, `touched` which records
     // changed something in which directory, and whether an agent's work was among it, `by_id` which
@@ -71,6 +71,14 @@ const MIGRATIONS: [&str; 3] = [
         start INTEGER NOT NULL,
         count INTEGER NOT NULL
     );
+    ",
+    // `resolved` says what clones turned out to be that records name, and which record says so,
+    // `pending` which clones nobody has read yet.
+    "
+    CREATE TABLE resolved (name BLOB PRIMARY KEY, object BLOB NOT NULL, seq INTEGER NOT NULL)
+        WITHOUT ROWID;
+    CREATE TABLE pending (name BLOB PRIMARY KEY, path BLOB NOT NULL, size INTEGER NOT NULL)
+        WITHOUT ROWID;
     ",
 ];
 

@@ -22,6 +22,7 @@ pub(super) enum Line<'r> {
     Touched { directory: &'r [u8], by_agent: bool, seq: i64 },
     Snapshot { id: &'r [u8], seq: i64 },
     Merged([i64; 5]),
+    Resolved { name: &'r [u8], object: &'r [u8], seq: i64 },
 }
 
 impl Sum {
@@ -43,6 +44,12 @@ impl Sum {
             Line::Merged(values) => {
                 number(2);
                 values.into_iter().for_each(number);
+            }
+            Line::Resolved { name, object, seq } => {
+                number(3);
+                number(seq);
+                bytes.extend_from_slice(name);
+                bytes.extend_from_slice(object);
             }
         }
         let mut half = [0; 16];
@@ -127,6 +134,12 @@ fn sum_of(connection: &Connection, paths: &Paths) -> rusqlite::Result<Sum> {
     while let Some(row) = rows.next()? {
         let value = |at| row.get::<_, i64>(at);
         sum.add(&Line::Merged([value(0)?, value(1)?, value(2)?, value(3)?, value(4)?]));
+    }
+    let mut statement = connection.prepare("SELECT name, object, seq FROM resolved")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let bytes = |at| row.get_ref(at).map(|value| value.as_blob().unwrap_or_default());
+        sum.add(&Line::Resolved { name: bytes(0)?, object: bytes(1)?, seq: row.get(2)? });
     }
     Ok(sum)
 }

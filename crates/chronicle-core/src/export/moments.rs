@@ -59,7 +59,7 @@ impl Moments {
             Kind::TurnStart => self.start(record),
             Kind::TurnEnd => self.end(&record),
             Kind::Intent => self.note(&record.labels),
-            Kind::Outcome | Kind::Rewind | Kind::Resolve => {
+            Kind::Outcome | Kind::Rewind => {
                 self.note(&record.labels);
                 self.pending.push(record);
                 self.close_pending();

@@ -278,7 +278,15 @@ mod tests {
     fn file(content: &str, mode: u32) -> Entry {
         let object = ObjectId::of(content.as_bytes());
         let meta = Meta { mode, ..Meta::default() };
-        Entry::File(File { object, secret: false, size: 1, sparse: false, link: None, meta })
+        Entry::File(File {
+            object,
+            secret: false,
+            pending: false,
+            size: 1,
+            sparse: false,
+            link: None,
+            meta,
+        })
     }
 
     fn told(tree: &mut Tree, text: &str) -> String {

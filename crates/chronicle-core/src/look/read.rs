@@ -18,7 +18,7 @@ use crate::id::{ObjectId, Time};
 use crate::known::{Known, Part, Signature};
 use crate::path::WorkspacePath;
 use crate::secret::{Class, SecretRules};
-use crate::store::Intake;
+use crate::store::{Cloned, Intake};
 
 /// How often something that changes meanwhile is read.
 const ATTEMPTS: u32 = 3;
@@ -145,11 +145,12 @@ impl<'a, 's> Reader<'a, 's> {
             return Ok(None);
         }
         let size = spot.stat.signature.size;
-        let streamed = match size > AT_ONCE {
+        let cloned = self.clone(spot, &file, class)?;
+        let streamed = match size > AT_ONCE && cloned.is_none() {
             true => Some(self.stream(spot, &file, class == Some(Class::Secret))?),
             false => None,
         };
-        if streamed.is_none() && !self.fill(spot, &file)? {
+        if cloned.is_none() && streamed.is_none() && !self.fill(spot, &file)? {
             return Ok(None);
         }
         let xattrs = fs::xattrs(&file).map_err(|error| self.failure(spot, error))?;
@@ -158,15 +159,29 @@ impl<'a, 's> Reader<'a, 's> {
         if !self.is_unchanged(spot, &file)? {
             return Ok(None);
         }
-        let (object, secret) = match streamed {
-            Some((_, length)) if length != size => return Ok(None),
-            Some((object, _)) => (object, class == Some(Class::Secret)),
-            None => self.take(spot, &self.buffer[..size as usize], class)?,
+        let pending = cloned.is_some();
+        let (object, secret) = match (cloned, streamed) {
+            (Some(cloned), _) => (self.intake.keep_clone(cloned, size).map_err(not_taken)?, false),
+            (_, Some((_, length))) if length != size => return Ok(None),
+            (_, Some((object, _))) => (object, class == Some(Class::Secret)),
+            (None, None) => self.take(spot, &self.buffer[..size as usize], class)?,
         };
         self.bytes += size;
         let meta = spot.meta(&spot.stat, xattrs);
-        let file = entry::File { object, secret, size, sparse, link: None, meta };
+        let file = entry::File { object, secret, pending, size, sparse, link: None, meta };
         Ok(Some(spot.done(Entry::File(file), &spot.stat)))
+    }
+
+    /// Clones a file that need not be read now. A secret is never cloned, since a clone is not sealed;
+    /// and what is only looked at again, because it was read within the tick of its last touch, is
+    /// mostly the same, which only reading tells.
+    fn clone(&self, spot: &Spot<'_>, file: &File, class: Option<Class>) -> Outcome<Option<Cloned>> {
+        let Spot { candidate, stat, .. } = spot;
+        let again = candidate.was.as_ref().is_some_and(|was| was.signature == Some(stat.signature));
+        if class == Some(Class::Secret) || candidate.part != Part::Ordinary || again {
+            return Ok(None);
+        }
+        self.intake.clone_file(file, stat.dev, stat.signature.size).map_err(Failure::Store)
     }
 
     /// What the rules say of a path; a repository's own files go into its bundle, which is plain.
@@ -285,7 +300,9 @@ impl Spot<'_> {
     /// The content that stood here before, if what stands here now may be kept against it.
     fn earlier(&self) -> Option<ObjectId> {
         match self.candidate.was.as_ref().map(|was| &was.entry) {
-            Some(Entry::File(file)) if !file.secret && file.size <= AT_ONCE => Some(file.object),
+            Some(Entry::File(file)) if !file.secret && !file.pending && file.size <= AT_ONCE => {
+                Some(file.object)
+            }
             _ => None,
         }
     }

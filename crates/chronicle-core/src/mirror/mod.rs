@@ -3,16 +3,16 @@
 //! Pure. Where it travels to is not decided here, and what arrives is trusted for nothing: a segment that
 //! decodes is a run of records whose links follow one another, no more.
 
+mod named;
 mod segment;
 mod standing;
 
 use std::io::Read;
 
 use crate::codec::DecodeError;
-use crate::entry::Entry;
-use crate::id::ObjectId;
 
 pub use crate::codec::{Decoder, Encoder};
+pub use named::Named;
 pub use segment::Segment;
 pub use standing::Standing;
 
@@ -34,12 +34,4 @@ fn unpack(magic: &[u8; 8], bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let decoder = crate::store::bounded_decoder(packed).map_err(damaged)?;
     decoder.take(RAW_MAX + 1).read_to_end(&mut raw).map_err(damaged)?;
     if raw.len() as u64 > RAW_MAX { Err(DecodeError::Malformed("length")) } else { Ok(raw) }
-}
-
-/// The content of an entry, if it is so large that it may be kept in pieces, or nobody knows how large.
-fn large_object(entry: &Entry) -> Option<ObjectId> {
-    match entry {
-        Entry::File(file) if file.size <= crate::store::WHOLE_MAX as u64 => None,
-        entry => entry.object(),
-    }
 }

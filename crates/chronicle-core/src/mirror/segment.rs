@@ -1,11 +1,10 @@
 //! A run of records, as they stand in the log by now: whole, without their changes, or dropped.
 
-use super::{large_object, pack, unpack};
+use super::{Named, pack, unpack};
 use crate::chain;
 use crate::codec::{DecodeError, Decoder, Encoder};
-use crate::entry::Entry;
-use crate::id::{LeafHash, LinkHash, ObjectId, Seq, WorkspaceId};
-use crate::record::{Head, Sealed};
+use crate::id::{LeafHash, LinkHash, Seq, WorkspaceId};
+use crate::record::{Head, Kind, Sealed};
 
 const MAGIC: &[u8; 8] = b"chr-sgm1";
 const WHOLE: u8 = 0;
@@ -68,27 +67,18 @@ impl Segment {
         Ok(Self { workspace, after, records })
     }
 
-    /// The contents that its records name, in their order and as often as they name them.
-    pub fn objects(&self) -> crate::error::Result<Vec<ObjectId>> {
-        self.named(&Entry::object)
-    }
-
-    /// Those of them that may be kept in pieces.
-    pub fn large_objects(&self) -> crate::error::Result<Vec<ObjectId>> {
-        self.named(&large_object)
-    }
-
-    fn named(
-        &self,
-        object: &dyn Fn(&Entry) -> Option<ObjectId>,
-    ) -> crate::error::Result<Vec<ObjectId>> {
-        let mut objects = Vec::new();
+    /// Adds the contents that its records name.
+    pub fn name_into(&self, named: &mut Named) -> crate::error::Result<()> {
         for sealed in &self.records {
-            let changes = crate::sweep::changes(sealed)?;
-            let sides = changes.iter().flat_map(|change| [&change.before, &change.after]);
-            objects.extend(sides.filter_map(object));
+            let Some(record) = crate::sweep::opened(sealed)? else { continue };
+            for change in &record.changes {
+                match record.kind {
+                    Kind::Resolve => named.resolve(change),
+                    _ => [&change.before, &change.after].iter().for_each(|side| named.add(side)),
+                }
+            }
         }
-        Ok(objects)
+        Ok(())
     }
 }
 
@@ -147,7 +137,7 @@ mod tests {
     fn mutated_segments() {
         crate::fuzz::target("segment", &[sample().encode()], |input| {
             let Ok(segment) = Segment::decode(input) else { return false };
-            let _ = segment.objects();
+            let _ = segment.name_into(&mut Named::default());
             assert_eq!(Segment::decode(&segment.encode()).unwrap(), segment);
             true
         });

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{large_object, pack, unpack};
+use super::{Named, pack, unpack};
 use crate::codec::{DecodeError, Decoder, Encoder, decode_entry, encode_entry};
 use crate::entry::Entry;
 use crate::id::{ObjectId, Seq};
@@ -63,9 +63,9 @@ impl Standing {
         self.entries.values().filter_map(|(entry, _)| entry.object()).collect()
     }
 
-    /// Those of them that may be kept in pieces.
-    pub fn large_objects(&self) -> Vec<ObjectId> {
-        self.entries.values().filter_map(|(entry, _)| large_object(entry)).collect()
+    /// Adds them to what a history names.
+    pub fn name_into(&self, named: &mut Named) {
+        self.entries.values().for_each(|(entry, _)| named.add(entry));
     }
 }
 

@@ -119,9 +119,12 @@ fn restrict_goal(
         return Ok(None);
     }
     let size = bytes.len() as u64;
-    let object = if bytes == old { then.object } else { contents.add(bytes) };
+    let (object, pending) = match bytes == old {
+        true => (then.object, then.pending),
+        false => (contents.add(bytes), false),
+    };
     let secret = now.secret || then.secret;
-    let mut file = File { object, secret, size, ..now.clone() };
+    let mut file = File { object, secret, pending, size, ..now.clone() };
     file.meta.mtime_ns = then.meta.mtime_ns;
     Ok(Some(Goal { then: Entry::File(file), merged: true, ..goal.clone() }))
 }

@@ -91,7 +91,15 @@ impl World {
 
     fn file(&self, bytes: Vec<u8>, meta: Meta) -> Entry {
         let (object, size) = self.object(bytes);
-        Entry::File(File { object, secret: false, size, sparse: false, link: None, meta })
+        Entry::File(File {
+            object,
+            secret: false,
+            pending: false,
+            size,
+            sparse: false,
+            link: None,
+            meta,
+        })
     }
 
     fn step(&mut self, author: &str, word: &str) {

@@ -31,9 +31,9 @@ const LONGEST: u64 = 64 << 20;
 /// One piece of a large object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// Its name: it is an object itself.
+    /// Its name: it is an object like any other.
     pub id: ObjectId,
-    /// Its length in bytes.
+    /// How many bytes it has.
     pub length: u32,
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::chunks;
+use super::clones::{Cloned, Cloning};
 use super::files::{self, Lock};
 use super::local::read_start;
 use super::pack::{PackWriter, tend_orphans};
@@ -83,6 +84,8 @@ pub struct Intake<'s> {
     limits: Option<(PathBuf, Limits)>,
     room: OnceLock<Room>,
     rules: Option<SecretRules>,
+    /// Large files are cloned, where that can be done.
+    cloning: Option<Cloning>,
 }
 
 impl<'s> Intake<'s> {
@@ -103,6 +106,7 @@ impl<'s> Intake<'s> {
             limits: None,
             room: OnceLock::new(),
             rules: None,
+            cloning: None,
         })
     }
 
@@ -112,6 +116,42 @@ impl<'s> Intake<'s> {
     pub(crate) fn in_haste(mut self) -> Self {
         self.in_haste = true;
         self
+    }
+
+    /// Has large files cloned and not read, where their file system can: for who cannot wait.
+    pub(crate) fn cloning(mut self) -> Self {
+        self.cloning = Some(Cloning::default());
+        self
+    }
+
+    /// Clones an open file of so many bytes; `None` if it must be read.
+    ///
+    /// A clone counts as if all its bytes were added, which they are once the file itself changes.
+    pub(crate) fn clone_file(
+        &self,
+        file: &std::fs::File,
+        device: u64,
+        size: u64,
+    ) -> Result<Option<Cloned>> {
+        let Some(cloning) = self.cloning.as_ref().filter(|c| c.is_worthwhile(device, size)) else {
+            return Ok(None);
+        };
+        if self.room()?.is_some_and(|room| !room.has(size)) {
+            return Ok(None);
+        }
+        Ok(cloning.take(&self.store.clones, file, device))
+    }
+
+    /// Keeps a clone of what has proved to be whole, and says its name.
+    pub(crate) fn keep_clone(&self, cloned: Cloned, size: u64) -> Result<ObjectId> {
+        let cloning = self.cloning.as_ref().expect("BUG: nothing was cloned");
+        let keep = || {
+            if let Some(room) = self.room()? {
+                room.take(size)?;
+            }
+            cloning.keep(&self.store.clones, cloned)
+        };
+        keep().inspect_err(|error| self.fail(error))
     }
 
     /// Takes no more in than the limits of a home allow.
@@ -272,6 +312,9 @@ impl<'s> Intake<'s> {
         }
         if let Some(room) = self.room.get() {
             room.settle()?;
+        }
+        if let Some(cloning) = &self.cloning {
+            cloning.finish(&self.store.clones)?;
         }
         lock(&self.claimed).clear();
         match std::mem::replace(&mut *lock(&self.gathered), Gathered::NOTHING) {

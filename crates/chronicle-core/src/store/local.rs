@@ -11,13 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::away;
+use super::clones::Clones;
 use super::files::{self, Lock, Temporary};
 use super::loose::Loose;
 use super::pack::Directories;
 use super::packs::Packs;
 use super::tier::Tier;
 use super::{
-    CODEC_SEALED, ContentStorage, Intake, LARGE_OBJECT, SOURCE, pack_object, unpack_object, verify,
+    CODEC_SEALED, ContentStorage, Intake, LARGE_OBJECT, Piece, SOURCE, pack_object, unpack_object,
+    verify,
 };
 use crate::error::{Context, Error, Result};
 use crate::id::ObjectId;
@@ -31,6 +33,7 @@ pub struct LocalStore {
     directory: PathBuf,
     pub(super) packs: Arc<Packs>,
     pub(super) loose: Loose,
+    pub(super) clones: Clones,
     pub(super) secrets: Secrets,
     /// What is not here may be there.
     tier: Tier,
@@ -58,6 +61,7 @@ impl LocalStore {
         let objects = directory.join("objects");
         let store = Self {
             directory: directory.to_owned(),
+            clones: Clones::new(directory.join("clones"), temporary.clone()),
             loose: Loose::new(
                 objects,
                 temporary,
@@ -94,12 +98,8 @@ impl LocalStore {
 
     /// The names of the pieces that an object is kept in; none if it is kept whole, or not here.
     pub(crate) fn pieces_of(&self, id: &ObjectId) -> Result<Vec<ObjectId>> {
-        let manifest = self.loose.manifest(id)?;
-        Ok(manifest
-            .into_iter()
-            .flat_map(|manifest| manifest.pieces)
-            .map(|piece| piece.id)
-            .collect())
+        let pieces = self.pieces(id)?.unwrap_or_default();
+        Ok(pieces.into_iter().map(|piece| piece.id).collect())
     }
 
     /// What an object that is kept in pieces is kept as, and their names.
@@ -134,7 +134,19 @@ impl LocalStore {
         for name in files::names(self.loose.directory())? {
             bytes += directory_bytes(&self.loose.directory().join(name))?;
         }
+        bytes += directory_bytes(self.clones.directory())?;
         Ok(bytes)
+    }
+
+    /// Opens a clone that nobody has read yet; `None` if it is not here.
+    pub(crate) fn open_clone(&self, name: &ObjectId) -> Result<Option<std::fs::File>> {
+        self.clones.open(name)
+    }
+
+    /// Removes clones whose content is kept under its hash by now.
+    pub(crate) fn remove_clone(&self, name: &ObjectId) -> Result<()> {
+        self.clones.remove(name)?;
+        self.clones.sync()
     }
 
     /// Holds the lock under which nothing is taken away.
@@ -231,12 +243,21 @@ impl LocalStore {
         away::add(&self.directory, ids)
     }
 
+    /// The bytes of a clone. No hash is known that they could be compared with.
+    fn read_clone(&self, name: &ObjectId) -> Result<Vec<u8>> {
+        let Some(mut clone) = self.clones.open(name)? else { return Err(Error::Missing(*name)) };
+        let mut bytes = Vec::new();
+        clone.read_to_end(&mut bytes).at("read", self.clones.directory())?;
+        Ok(bytes)
+    }
+
     fn find(&self, id: &ObjectId) -> Result<bool> {
         let listed = self.packs.listed()?;
         if matches!(self.packs.find(id, &listed, false), Ok(Some(_))) || self.loose.exists(id)? {
             return Ok(true);
         }
-        Ok(self.packs.find(id, &self.packs.list_again()?, true)?.is_some())
+        let packed = self.packs.find(id, &self.packs.list_again()?, true)?.is_some();
+        Ok(packed || self.clones.exists(id)?)
     }
 
     /// Whether the object is here and survives a power cut.
@@ -294,7 +315,10 @@ impl ContentStorage for LocalStore {
         match (packed, loose) {
             (Ok(Some(bytes)), _) => Ok(bytes),
             (Err(error), _) | (_, Err(error)) => self.get_afar(id).map_err(|_| error),
-            (Ok(None), Ok(_)) => self.get_afar(id),
+            (Ok(None), Ok(_)) => match self.read_clone(id) {
+                Err(Error::Missing(_)) => self.get_afar(id),
+                clone => clone,
+            },
         }
     }
 
@@ -323,10 +347,17 @@ impl ContentStorage for LocalStore {
         if let Some(reader) = self.loose.reader(id)? {
             return Ok(Box::new(reader));
         }
+        if let Some(clone) = self.clones.open(id)? {
+            return Ok(Box::new(clone));
+        }
         match self.tier.store() {
             Some(far) if !self.find(id)? && self.bring_near(far, id) => self.reader(id),
             _ => Ok(Box::new(Cursor::new(self.get(id)?))),
         }
+    }
+
+    fn pieces(&self, id: &ObjectId) -> Result<Option<Vec<Piece>>> {
+        Ok(self.loose.manifest(id)?.map(|manifest| manifest.pieces))
     }
 
     fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {

@@ -5,6 +5,7 @@
 
 mod away;
 mod chunks;
+mod clones;
 mod delta;
 mod files;
 mod index;
@@ -28,6 +29,7 @@ use crate::id::ObjectId;
 use crate::secret::{Refused, SecretKey, Secrets, seal, unseal};
 
 pub use chunks::{ChunkManifest, Piece, cut as cut_into_pieces};
+pub(crate) use clones::Cloned;
 pub use delta::pack_version;
 pub(crate) use delta::{Bases, base_of, depth_of, open_chain, smaller};
 pub(crate) use files::Lock as StoreLock;
@@ -59,6 +61,11 @@ pub trait ContentStorage: Send + Sync {
 
     /// The object's bytes as a stream; damage is an `InvalidData` error, at the latest at the end.
     fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send + '_>>;
+
+    /// The pieces that a large object is kept in, each an object itself; `None` if it is kept whole.
+    fn pieces(&self, _id: &ObjectId) -> Result<Option<Vec<Piece>>> {
+        Ok(None)
+    }
 
     /// Keeps everything the source gives, durable on return, and says its name and length.
     fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)>;

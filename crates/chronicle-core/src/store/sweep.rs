@@ -12,6 +12,7 @@ use super::LocalStore;
 use super::files::{self, Lock};
 use super::pack::{Pack, tend_orphans};
 use crate::error::Result;
+use crate::failpoint;
 use crate::id::ObjectId;
 
 /// Files of their own that go under one lock.
@@ -61,6 +62,7 @@ impl LocalStore {
             self.sweep_pack(pack, needed, &mut swept)?;
         }
         progress(total, total);
+        self.sweep_clones(needed, &mut swept)?;
         self.packs.forget()?;
         Ok(swept)
     }
@@ -82,8 +84,33 @@ impl LocalStore {
         for id in &gone {
             files::remove(&self.aside().join(id.hex()))?;
         }
+        // One that was read by somebody who died before he removed it may hold what goes.
+        self.remove_clones(needed, &mut Swept::default())?;
         self.packs.delete(&gone.iter().copied().collect())?;
         Ok(gone)
+    }
+
+    fn sweep_clones(&self, needed: &mut dyn Needed, swept: &mut Swept) -> Result<()> {
+        if self.clones.all()?.iter().all(|(name, _)| needed.contains(name)) {
+            return Ok(());
+        }
+        let _lock = Lock::exclusive_within(&self.lock_path(), PATIENCE)?;
+        needed.refresh()?;
+        failpoint::hit("gc_before_clones");
+        self.remove_clones(needed, swept)
+    }
+
+    /// Removes the clones that nothing needs; with the lock held exclusively, so that none of them is
+    /// of a capture that goes on.
+    fn remove_clones(&self, needed: &dyn Needed, swept: &mut Swept) -> Result<()> {
+        for (name, bytes) in self.clones.all()? {
+            if !needed.contains(&name) {
+                self.clones.remove(&name)?;
+                swept.objects += 1;
+                swept.bytes += bytes;
+            }
+        }
+        self.clones.sync()
     }
 
     /// The packs with enough in them that nothing needs; those that give the most for the least

@@ -75,7 +75,7 @@ pub(super) struct Grace {
 impl Workspace {
     /// Captures what a call could destroy, before it starts.
     pub fn call_start(&mut self, call: &Call) -> Result<SnapshotMetadata> {
-        let _lock = self.lock(PATIENCE)?;
+        let _lock = self.lock_in_haste(PATIENCE)?;
         self.keep_within_budget()?;
         let open = self.openings()?;
         let earlier = if call.ends_earlier { self.earlier(&open, call) } else { Vec::new() };

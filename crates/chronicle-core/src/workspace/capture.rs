@@ -120,7 +120,7 @@ impl Workspace {
         if paths.is_empty() {
             return Err(Error::Usage("A snapshot needs at least one path".to_owned()));
         }
-        let _lock = self.lock(PATIENCE)?;
+        let _lock = self.lock_in_haste(PATIENCE)?;
         // Mostly nothing is taken in, and then nobody waits for room to be made.
         let mut look = match self.look_and_hold(&paths) {
             Err(Error::OverBudget { .. }) => {

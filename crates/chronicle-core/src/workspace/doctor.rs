@@ -12,7 +12,7 @@ use super::verify_chain::{self, Which};
 use super::views::path_text;
 use super::{PATIENCE, Workspace, key};
 use crate::catalog::{self, Catalog, LocalState, Log};
-use crate::codec;
+use crate::codec::{self, kind_number};
 use crate::entry::Entry;
 use crate::error::{Context, Error, Result};
 use crate::failpoint;
@@ -20,6 +20,7 @@ use crate::home::{Adopted, Home, sync_directory};
 use crate::id::{ObjectId, Seq};
 use crate::lock::Lock;
 use crate::path::WorkspacePath;
+use crate::record::Kind;
 use crate::skim;
 use crate::store::{ContentStorage, Disorder, keep_aside, open_chain};
 use crate::view::{DoctorFinding, DoctorReport, LostContent, SCHEMA};
@@ -351,6 +352,7 @@ fn named(workspace: &Workspace) -> Result<HashSet<ObjectId>> {
     workspace.catalog.for_each_row(Seq(0), end, &mut |row| {
         if let Ok(claims) = skim::claims(row.leaf)
             && !row.body.is_empty()
+            && row.kind != kind_number(Kind::Resolve)
         {
             let _ = skim::changes(claims.commitments, row.body, &|_, _| true, &mut |id| {
                 named.insert(id);
@@ -358,6 +360,11 @@ fn named(workspace: &Workspace) -> Result<HashSet<ObjectId>> {
         }
         true
     })?;
+    for (name, object) in workspace.catalog.all_resolved()? {
+        if named.remove(&name) {
+            named.insert(object);
+        }
+    }
     Ok(named)
 }
 
@@ -425,7 +432,11 @@ impl Workspace {
             let Some(last) = records.last() else { return Ok(all) };
             after = last.seq;
             for sealed in records.iter().filter(|sealed| !sealed.body.is_empty()) {
-                let Ok(record) = codec::open(&sealed.leaf, &sealed.body) else { continue };
+                let Ok(mut record) = codec::open(&sealed.leaf, &sealed.body) else { continue };
+                if record.kind == Kind::Resolve {
+                    continue;
+                }
+                self.catalog.name_contents(&mut record.changes)?;
                 let snapshot = record.labels.snapshot.as_ref();
                 for change in &record.changes {
                     for (side, entry) in [("before", &change.before), ("after", &change.after)] {

@@ -212,8 +212,9 @@ impl Workspace {
             after = last.seq;
             for sealed in records.iter().filter(|sealed| !sealed.body.is_empty()) {
                 let seq = sealed.seq;
-                let record = codec::open(&sealed.leaf, &sealed.body)
+                let mut record = codec::open(&sealed.leaf, &sealed.body)
                     .map_err(|source| Error::Record { seq, source })?;
+                self.catalog.name_contents(&mut record.changes)?;
                 for (index, change) in record.changes.iter().enumerate() {
                     let index = u32::try_from(index).unwrap_or(u32::MAX);
                     visit(ChangeRef { seq, index }, change);

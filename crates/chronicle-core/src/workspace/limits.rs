@@ -125,7 +125,8 @@ impl Workspace {
     pub(super) fn intake(&self) -> Result<Intake<'_>> {
         let held = self.held()?;
         let intake = self.store.intake()?.judging_by(held.rules());
-        Ok(intake.within(self.home.path(), held.limits()))
+        let intake = intake.within(self.home.path(), held.limits());
+        Ok(if self.in_haste { intake.cloning() } else { intake })
     }
 
     /// The same for what must be kept whatever the limits say.

@@ -9,7 +9,7 @@ use super::views::timestamp;
 use super::{Workspace, key};
 use crate::catalog::{LocalState, Log};
 use crate::codec::{DecodeError, Decoder, Encoder};
-use crate::entry::Change;
+use crate::entry::Entry;
 use crate::error::{Error, Result};
 use crate::id::{Epoch, ObjectId, Seq, Time, WorkspaceId};
 use crate::known::Part;
@@ -112,10 +112,16 @@ impl Workspace {
             let Some(end) = records.last() else { break };
             at = end.seq;
             for sealed in records.iter().take_while(|sealed| sealed.seq <= last) {
-                let sides = |change: &Change| [change.before.object(), change.after.object()];
-                let named = crate::sweep::changes(sealed)?;
-                let named = named.iter().flat_map(sides).flatten();
-                objects.extend(named.filter(|id| seen.insert(*id)));
+                let named = crate::sweep::named_in(&self.catalog, sealed)?;
+                let sides = named.iter().flat_map(|change| [&change.before, &change.after]);
+                // A clone that nobody has read follows with the record that says what it is.
+                let whole = sides.filter(|side| side.pending().is_none());
+                objects.extend(whole.filter_map(Entry::object).filter(|id| seen.insert(*id)));
+                for id in resolved_in(sealed)? {
+                    if self.has_content(&id)? && seen.insert(id) {
+                        objects.push(id);
+                    }
+                }
             }
         }
         Ok(objects)
@@ -223,6 +229,13 @@ impl Workspace {
     pub fn set_mirrored(&self, mirrored: &Mirrored) -> Result<()> {
         self.catalog.set_state(key::MIRRORED, &mirrored.encode())
     }
+}
+
+/// What the clones that a record resolves turned out to be.
+fn resolved_in(sealed: &Sealed) -> Result<Vec<ObjectId>> {
+    let record = crate::sweep::opened(sealed)?.filter(|record| record.kind == Kind::Resolve);
+    let changes = record.map(|record| record.changes).unwrap_or_default();
+    Ok(changes.iter().filter_map(|change| change.after.object()).collect())
 }
 
 impl Mirrored {

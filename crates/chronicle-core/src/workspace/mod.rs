@@ -6,6 +6,7 @@ mod before;
 mod by_process;
 mod calls;
 mod capture;
+mod clones;
 mod compare;
 mod conversation;
 mod doctor;
@@ -124,6 +125,8 @@ pub struct Workspace {
     patience: WitnessPatience,
     /// The settings, as they were when the lock was last taken.
     held: OnceCell<limits::Held>,
+    /// Somebody waits for what is done under the lock: large files are cloned, not read.
+    in_haste: bool,
 }
 
 impl Workspace {
@@ -171,6 +174,7 @@ impl Workspace {
             opened_prune: Cell::default(),
             patience: WitnessPatience::default(),
             held: OnceCell::new(),
+            in_haste: false,
         };
         if !new_root {
             workspace.check_root()?;
@@ -224,8 +228,18 @@ impl Workspace {
     /// Whoever held it may have died in the middle of a rewind since this workspace was opened: that
     /// is finished first, so that nobody records half of it as somebody's work.
     fn lock(&mut self, patience: Duration) -> Result<Lock> {
+        let lock = self.lock_in_haste(patience)?;
+        self.in_haste = false;
+        self.resolve_clones()?;
+        Ok(lock)
+    }
+
+    /// The same for who must not be kept waiting: large files are cloned where that can be done, and
+    /// read by whoever has the time.
+    fn lock_in_haste(&mut self, patience: Duration) -> Result<Lock> {
         let lock = Lock::take(&self.directory().join("lock"), patience)?;
         self.held.take();
+        self.in_haste = true;
         self.finish_pending()?;
         Ok(lock)
     }

@@ -251,7 +251,11 @@ impl Workspace {
         }
         match codec::open(&sealed.leaf, &sealed.body) {
             Err(DecodeError::Truncated) if sealed.body.is_empty() => {}
-            opened => return opened.map_err(|source| Error::Record { seq, source }),
+            opened => {
+                let mut record = opened.map_err(|source| Error::Record { seq, source })?;
+                self.catalog.name_contents(&mut record.changes)?;
+                return Ok(record);
+            }
         }
         let at = |source| Error::Record { seq, source };
         let Some(merged) = self.catalog.merged(seq)? else {

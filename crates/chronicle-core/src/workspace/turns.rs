@@ -313,7 +313,7 @@ impl Workspace {
     ///
     /// Outside a turn, the run is a turn of its own.
     pub fn run_start(&mut self, summary: &str) -> Result<RunTicket> {
-        let _lock = self.lock(PATIENCE)?;
+        let _lock = self.lock_in_haste(PATIENCE)?;
         self.run_start_locked(summary)
     }
 

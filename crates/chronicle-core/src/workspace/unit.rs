@@ -134,7 +134,15 @@ pub(super) fn expand(unit: &WorkspacePath, bundle: &Bundle) -> Result<(Expanded,
                 let object = ObjectId::of(bytes);
                 contents.push((object, bytes.clone()));
                 let size = bytes.len() as u64;
-                Entry::File(File { object, secret: false, size, sparse: false, link: None, meta })
+                Entry::File(File {
+                    object,
+                    secret: false,
+                    pending: false,
+                    size,
+                    sparse: false,
+                    link: None,
+                    meta,
+                })
             }
             BundleKind::Symlink(target) => Entry::Symlink(Symlink { target: target.clone(), meta }),
         };

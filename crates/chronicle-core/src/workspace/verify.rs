@@ -45,25 +45,25 @@ impl Workspace {
 
     /// The same, compared with a head that was noted elsewhere too.
     ///
-    /// A prune beside it takes away what was about to be read, which then looks like damage: what is
-    /// found while one was recorded is looked for again.
+    /// A prune beside it takes away what was about to be read, and so does whoever reads a clone, which
+    /// then looks like damage: what is found while one was recorded is looked for again.
     pub fn verify_with(
         &self,
         request: &VerifyRequest,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<VerifyReport> {
         loop {
-            let pruned = self.last_prune();
+            let pruned = self.last_removals();
             match self.verify_once(request, progress) {
-                Err(error) if error.is_damage() && self.last_prune() != pruned => {}
+                Err(error) if error.is_damage() && self.last_removals() != pruned => {}
                 verified => return verified,
             }
         }
     }
 
-    /// The newest prune; nothing where the catalog cannot tell.
-    fn last_prune(&self) -> Option<Seq> {
-        self.catalog.of_kind(Kind::Prune).ok()?.last().copied()
+    /// The newest prune and the newest resolve; nothing where the catalog cannot tell.
+    fn last_removals(&self) -> [Option<Seq>; 2] {
+        [Kind::Prune, Kind::Resolve].map(|kind| self.catalog.of_kind(kind).ok()?.last().copied())
     }
 
     /// Takes out of these what lies in the catalog; what that is kept against comes in.
@@ -111,6 +111,11 @@ impl Workspace {
         let path = self.catalog_path();
         let mut checked = verify_chain::check(&self.catalog, &path, &which, &sizes)?;
         let mut named = std::mem::take(&mut checked.objects);
+        for (name, object) in self.catalog.all_resolved()? {
+            if named.remove(&name) {
+                named.insert(object);
+            }
+        }
         let objects = named.len() as u64;
         let (signed, looked) = std::thread::scope(|scope| {
             let signed = scope.spawn(|| read_all(&stored.heads));

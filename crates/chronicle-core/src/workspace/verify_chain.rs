@@ -305,8 +305,8 @@ impl Work<'_> {
     ) -> Result<(), &'static str> {
         let gone = row.body.is_empty() && !commitments.is_empty();
         if !gone {
-            // What a forget says stands for others, which name their objects themselves.
-            let counts = row.kind != kind_number(Kind::Forget);
+            // What a forget or a resolve says is about others, which name their objects themselves.
+            let counts = ![Kind::Forget, Kind::Resolve].map(kind_number).contains(&row.kind);
             let mut named = |id| {
                 if counts {
                     objects.insert(id);

@@ -51,7 +51,8 @@ pub(super) fn path_text(path: &WorkspacePath) -> (String, Option<String>) {
 pub(super) fn entry_view(entry: &Entry) -> EntryView {
     EntryView {
         kind: entry.kind().to_owned(),
-        hash: entry.object().map(|object| object.hex()),
+        // A pending clone has no hash yet.
+        hash: entry.object().filter(|_| entry.pending().is_none()).map(|object| object.hex()),
         secret: entry.is_secret(),
         size: match entry {
             Entry::File(file) => Some(file.size),

@@ -165,7 +165,15 @@ mod tests {
 
     fn file(link: Option<LinkGroup>) -> Entry {
         let (object, meta) = (ObjectId::of(b"x"), Meta::default());
-        Entry::File(File { object, secret: false, size: 1, sparse: false, link, meta })
+        Entry::File(File {
+            object,
+            secret: false,
+            pending: false,
+            size: 1,
+            sparse: false,
+            link,
+            meta,
+        })
     }
 
     fn found(at: &str, before: Entry, after: Entry) -> Found {

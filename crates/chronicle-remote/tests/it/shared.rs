@@ -137,7 +137,9 @@ fn collections_at_any_step_of_a_push_take_nothing_that_it_counts_on() {
             reviver.push(&connect(&observed, None), &workspace).unwrap();
             let world = Revival { bucket, collector, reviver, workspace };
             world.check(&format!("doomed {doomed}, collected at step {at}"));
-            (0..2).for_each(|_| drop(world.collector.collect(&connect(&world.bucket, None))));
+            for _ in 0..2 {
+                world.collector.collect(&connect(&world.bucket, None));
+            }
             world.check(&format!("doomed {doomed}, collected at step {at}, and again"));
             if steps.load(Ordering::Acquire) <= at {
                 assert!(at > 12, "a push has steps: {at}");
@@ -171,7 +173,9 @@ fn push_at_any_step_of_a_collection_keeps_what_it_counts_on() {
             }
             let world = Revival { bucket, collector, reviver, workspace };
             world.check(&format!("doomed {doomed}, pushed at step {at}"));
-            (0..2).for_each(|_| drop(world.collector.collect(&connect(&world.bucket, None))));
+            for _ in 0..2 {
+                world.collector.collect(&connect(&world.bucket, None));
+            }
             world.check(&format!("doomed {doomed}, pushed at step {at}, and collected again"));
         }
     }

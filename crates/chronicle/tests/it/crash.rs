@@ -79,6 +79,8 @@ fn no_failpoint_lacks_a_test() {
     ]);
     // See `bucket::content_leaves_and_comes_back_and_the_key_is_exchanged`.
     covered.extend(["evict_before_sweep"]);
+    // See `clones::whoever_dies_leaves_it_pending_or_read`.
+    covered.extend(crate::clones::POINTS.map(|(point, _)| point));
     listed.sort_unstable();
     covered.sort_unstable();
     assert_eq!(covered, listed);

@@ -65,10 +65,14 @@ tests! {
     init: ["init"], fresh, Captured;
     init_of_more_and_larger: ["init"], fresh_and_more, Captured;
     snapshot: ["snapshot", "--action", "write_file", "--path", "f1"], edited, Answer;
+    snapshot_of_a_clone: ["snapshot", "--action", "write_file", "--path", "f1"], edited, Answer;
+    settle_of_clones: ["settle"], pending, Captured;
+    gc_of_clones: ["gc"], with_an_orphan, Answer;
     settle: ["settle"], edited, Captured;
     settle_of_more_and_larger: ["settle"], edited_more, Captured;
     turn_end: ["turn", "end"], turn_open, TurnEnded;
     rewind: ["rewind", "start", "--exact", "--yes"], turn_done, TakenBack;
+    rewind_onto_a_clone: ["rewind", "start", "--exact", "--yes"], large_edited, TakenBack;
     undo: ["undo", "--yes"], turn_done, TakenBack;
     verify: ["verify", "--deep"], settled, Answer;
     prune: ["prune"], aged, Answer;
@@ -106,6 +110,26 @@ fn edited(env: &Env) -> (Tree, Tree) {
     as_it_is(env)
 }
 
+/// Two versions of a file were cloned, and a third stands there.
+fn pending(env: &Env) -> (Tree, Tree) {
+    fill(env);
+    env.ok(&["init"]);
+    for version in ["one\n", "two\n"] {
+        env.write("f1", version);
+        env.ok(&["snapshot", "--action", "write_file", "--path", "f1"]);
+    }
+    env.write("f1", "three\n");
+    as_it_is(env)
+}
+
+/// The same, and a clone that nothing names.
+fn with_an_orphan(env: &Env) -> (Tree, Tree) {
+    let trees = pending(env);
+    let orphan = env.home().join("store/clones").join("ab".repeat(32));
+    fs::write(orphan, "of a capture that was never committed").unwrap();
+    trees
+}
+
 fn edited_more(env: &Env) -> (Tree, Tree) {
     fill(env);
     env.ok(&["init"]);
@@ -127,6 +151,21 @@ fn turn_done(env: &Env) -> (Tree, Tree) {
     env.ok(&["turn", "start", "--key", "k", "--session", "s", "--prompt", "wreck it"]);
     let after = describe(&env.workspace());
     wreck(env);
+    env.ok(&["turn", "end", "--key", "k", "--session", "s"]);
+    (describe(&env.workspace()), after)
+}
+
+/// A turn that edited a large file in place.
+fn large_edited(env: &Env) -> (Tree, Tree) {
+    fill(env);
+    env.write("large", Dice::new(3).bytes((4 << 20) + 100_000));
+    env.ok(&["init"]);
+    env.ok(&["turn", "start", "--key", "k", "--session", "s", "--prompt", "wreck it"]);
+    let after = describe(&env.workspace());
+    let mut edited = fs::read(env.path("large")).unwrap();
+    edited[1_000_000..1_000_009].copy_from_slice(b"an edit: ");
+    edited.extend_from_slice(b"and more");
+    env.write("large", edited);
     env.ok(&["turn", "end", "--key", "k", "--session", "s"]);
     (describe(&env.workspace()), after)
 }
@@ -195,6 +234,14 @@ fn is_known(directory: &Path) -> bool {
     })
 }
 
+/// A world, in which everything is cloned if the scenario is about clones.
+fn world_of(scenario: &Scenario) -> Env {
+    match scenario.name.contains("clone") {
+        true => world().with_variable("CHRONICLE_CLONES", "0"),
+        false => world(),
+    }
+}
+
 /// Plays a command once for each fault, each time in a new world.
 fn play(scenario: &Scenario) {
     if !strace::is_there() {
@@ -203,7 +250,7 @@ fn play(scenario: &Scenario) {
             "strace is missing or may not trace",
         );
     }
-    let env = world();
+    let env = world_of(scenario);
     (scenario.prepare)(&env);
     let counts = strace::count_calls(&env, scenario.words);
     let mut all = Vec::new();
@@ -213,7 +260,7 @@ fn play(scenario: &Scenario) {
     }
     let (mut hit, mut wrong) = (0, Vec::new());
     for fault in chosen(all) {
-        let env = world();
+        let env = world_of(scenario);
         match std::panic::catch_unwind(|| play_once(scenario, &env, fault)) {
             Ok(was_hit) => hit += usize::from(was_hit),
             Err(_) => wrong.push(fault),

@@ -4,6 +4,7 @@ mod architecture;
 mod bad_input;
 mod bucket;
 mod clients;
+mod clones;
 mod contract;
 mod corruption;
 mod crash;

@@ -92,6 +92,32 @@ fn what_was_captured_survives() {
     });
 }
 
+/// What was only cloned, and what was read since, is there too; a clone counts with its record.
+#[test]
+fn what_was_cloned_survives() {
+    let Some(scene) = scene("power_loss::what_was_cloned_survives", false) else { return };
+    let Scene { disk, env } = scene;
+    let scene = Scene { disk, env: env.with_variable("CHRONICLE_CLONES", "0") };
+    let mut story = Story { scene: &scene, promises: Vec::new() };
+    fill(&scene.env);
+    story.promise("init", &["init"]);
+    for version in ["one\n", "two\n", "three\n"] {
+        scene.env.write("f1", version);
+        let words = ["snapshot", "--action", "write_file", "--path", "f1"];
+        story.promise("snapshot by a clone", &words);
+    }
+    scene.env.write("f1", "four\n");
+    story.promise("settle, which reads them", &["settle"]);
+    let log = scene.disk.log();
+    let ends: Vec<_> = story.promises.iter().map(|promise| promise.at).collect();
+    for_each_crash(&Image::default(), &log, &ends, |image, at, how| {
+        scene.disk.load(image);
+        let what = format!("power cut after {at} of {} operations, {how:?}", log.len());
+        let kept: Vec<_> = story.promises.iter().filter(|promise| promise.at <= at).collect();
+        must_be_sound(&scene.env, &kept, &what);
+    });
+}
+
 /// One of each command that captures.
 fn tell(story: &mut Story<'_>) {
     let env = &story.scene.env;

@@ -149,7 +149,15 @@ impl Scene {
             self.store.put(&object, &content).unwrap();
             let link = (found.nlink() > 1).then(|| LinkGroup(found.ino().to_le_bytes()));
             let sparse = found.blocks() * 512 < found.len() / 4096 * 4096;
-            Entry::File(File { object, secret: false, size: found.len(), sparse, link, meta })
+            Entry::File(File {
+                object,
+                secret: false,
+                pending: false,
+                size: found.len(),
+                sparse,
+                link,
+                meta,
+            })
         } else if kind.is_dir() {
             Entry::Directory(meta)
         } else if kind.is_symlink() {

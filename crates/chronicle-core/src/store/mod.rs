@@ -6,6 +6,9 @@
 mod chunks;
 mod delta;
 mod files;
+mod group;
+#[cfg(test)]
+mod group_tests;
 mod index;
 mod intake;
 mod local;

@@ -11,23 +11,22 @@ use std::cell::RefCell;
 
 use zstd::bulk::Compressor;
 
-use super::{CODEC_RAW, CODEC_ZSTD, HEADER, Stored, corrupt, decode, header, pack_object, verify};
+use super::{
+    CODEC_RAW, CODEC_ZSTD, HEADER, LEVEL, Stored, corrupt, decode, header, pack_object, verify,
+};
 use crate::error::Result;
 use crate::id::ObjectId;
 
 pub(super) const CODEC_GROUP: u8 = 5;
 
-/// What a group is filled up to.
-const FULL_BYTES: usize = 128 << 10;
+/// What a group is filled up to: whoever reads one member decompresses all of it.
+const FULL_BYTES: usize = 24 << 10;
 /// What is longer gains little from company.
-const MEMBER_BYTES: usize = 64 << 10;
+const MEMBER_BYTES: usize = 16 << 10;
 const MEMBERS_MAX: usize = 1024;
 
 /// What a reader takes: nothing that says more is looked into.
 const CONTENT_MAX: u64 = 256 << 10;
-
-/// Together even the fastest level makes less than the usual one does alone.
-const LEVEL: i32 = 1;
 
 /// Bytes of a payload before the lengths.
 const START: usize = 3;
@@ -233,11 +232,11 @@ mod tests {
         }
         assert_eq!(Members::open(group.compress()).unwrap().len(), MEMBERS_MAX);
         group.clear();
-        let noise = [0; MEMBER_BYTES];
+        let noise = [0; MEMBER_BYTES / 2];
         while group.has_room(noise.len()) {
             group.push(ObjectId::of(&noise), &noise);
         }
-        assert_eq!(Members::open(group.compress()).unwrap().len(), FULL_BYTES / MEMBER_BYTES);
+        assert_eq!(Members::open(group.compress()).unwrap().len(), FULL_BYTES / noise.len());
     }
 
     #[test]

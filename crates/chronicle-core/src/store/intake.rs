@@ -206,13 +206,19 @@ impl<'s> Intake<'s> {
         if start.len() <= WHOLE_MAX {
             return Ok((self.take(&start)?, start.len() as u64));
         }
+        // What ends within the start is not worth threads of its own.
+        let threads = if start.len() > LARGE_OBJECT { threads() } else { 1 };
         let mut source = start.as_slice().chain(source);
-        self.take_in_pieces(&mut source).inspect_err(|error| self.fail(error))
+        self.take_in_pieces(&mut source, threads).inspect_err(|error| self.fail(error))
     }
 
     /// Takes in a large object in pieces, of which most may be here already.
-    fn take_in_pieces(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {
-        let (id, manifest) = chunks::cut(source, &mut |piece| self.take_piece(piece))?;
+    fn take_in_pieces(&self, source: &mut dyn Read, threads: usize) -> Result<(ObjectId, u64)> {
+        let take = |piece: &[u8]| self.take_piece(piece);
+        let (id, manifest) = match threads {
+            1 => chunks::cut(source, &take)?,
+            _ => chunks::cut_on_threads(source, threads, &take)?,
+        };
         let length = manifest.length;
         if lock(&self.claimed).insert(id) && !self.is_kept(&id)? {
             let stored = manifest.encode();
@@ -279,11 +285,12 @@ impl<'s> Intake<'s> {
     }
 
     fn write_manifests(&self) -> Result<()> {
-        for (id, stored) in std::mem::take(&mut *lock(&self.manifests)) {
-            failpoint::hit("store_before_manifest");
-            self.store.loose.put(&id, &stored)?;
+        let manifests = std::mem::take(&mut *lock(&self.manifests));
+        if manifests.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        failpoint::hit("store_before_manifest");
+        self.store.loose.put_all(&manifests)
     }
 
     fn take_claimed(&self, id: ObjectId, bytes: &[u8], base: Option<ObjectId>) -> Result<()> {
@@ -291,7 +298,7 @@ impl<'s> Intake<'s> {
             Ok(())
         } else if bytes.len() > WHOLE_MAX {
             lock(&self.claimed).remove(&id);
-            self.take_in_pieces(&mut &*bytes).map(|_| ())
+            self.take_in_pieces(&mut &*bytes, 1).map(|_| ())
         } else if (self.in_haste || base.is_some()) && self.has_rows() {
             let base = base.filter(|_| !self.in_haste);
             with_raw(bytes, |stored| self.append(id, &stored, base))
@@ -435,6 +442,11 @@ impl<'s> Intake<'s> {
         }
         Ok(())
     }
+}
+
+/// How many threads take in the pieces of one large object: others may be at work on the next.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4))
 }
 
 impl Drop for Intake<'_> {

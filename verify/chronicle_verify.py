@@ -441,8 +441,10 @@ def verify(db, anchor, witnesses, key):
 
 
 # ---- objects ----------------------------------------------------------------------------------------
-def stored_objects(db, store):
-    """Name and stored form of every object: in the catalog, in packs, in files of their own."""
+def stored_objects(db, store, decompress):
+    """Name and stored form of every object: in the catalog, in packs, in files of their own.
+
+    What lies in a group gets the form that it would have by itself."""
     yield from ((bytes(name), bytes(form)) for name, form in db.execute("SELECT id, stored FROM object"))
     for path, _, names in os.walk(store):
         for name in names:
@@ -450,11 +452,33 @@ def stored_objects(db, store):
                 data = file.read() if name.endswith(".idx") or len(name) == 64 else b""
             if len(name) == 64:
                 yield bytes.fromhex(name), data
-            for at in range(16 + 1024, len(data) - 32, 44) if name.endswith(".idx") else ():
-                offset, length = (int.from_bytes(data[at + 32 + a:at + 32 + b], "little") for a, b in ((0, 8), (8, 12)))
+            last = None, ()
+            entries = [data[at:at + 44] for at in range(16 + 1024, len(data) - 32, 44)] if name.endswith(".idx") else []
+            for entry in sorted(entries, key=lambda entry: entry[32:38][::-1]):
+                offset, member, length = (int.from_bytes(entry[a:b], "little") for a, b in ((32, 38), (38, 40), (40, 44)))
                 with open(os.path.join(path, name[:-3] + "pack"), "rb") as pack:
                     pack.seek(offset)
-                    yield data[at:at + 32], pack.read(length)
+                    form = pack.read(length)
+                if form[:1] == b"\x05":
+                    if last[0] != offset:
+                        last = offset, members_of(form, decompress)
+                    content = last[1][member] if member < len(last[1]) else b""
+                    form = bytes(1) + len(content).to_bytes(8, "little") + content
+                yield entry[:32], form
+
+
+def members_of(form, decompress):
+    """The contents of a group: none where it does not add up, which makes every member's hash wrong."""
+    count = int.from_bytes(form[10:12], "little")
+    lengths = [int.from_bytes(form[at:at + 4], "little") for at in range(12, 12 + 4 * count, 4)]
+    try:
+        content = decompress(form[12 + 4 * count:]) if form[9] else form[12 + 4 * count:]
+    except Exception:
+        return []
+    if sum(lengths) != len(content) or len(content) != int.from_bytes(form[1:9], "little"):
+        return []
+    ends = [sum(lengths[:number + 1]) for number in range(count)]
+    return [content[end - length:end] for end, length in zip(ends, lengths)]
 
 
 def read_objects(db, store):
@@ -476,8 +500,8 @@ def read_objects(db, store):
             return [form[at:at + 32] for at in range(9 + 14, len(form), 36)]
         return [form[10:42]] if form[0] == 3 else []
 
-    below = {name for _, form in stored_objects(db, store) for name in leans_on(form)}
-    forms = {name: form for name, form in stored_objects(db, store) if name in below}
+    below = {name for _, form in stored_objects(db, store, decompress) for name in leans_on(form)}
+    forms = {name: form for name, form in stored_objects(db, store, decompress) if name in below}
 
     def content_of(form, above=33):
         if form[0] == 4 and above == 0:
@@ -490,7 +514,7 @@ def read_objects(db, store):
             raise ValueError("the versions that it stands on are no chain")
         return against(form[42:], content_of(forms[form[10:42]], form[9]))
 
-    for name, form in stored_objects(db, store):
+    for name, form in stored_objects(db, store, decompress):
         if form[0] == 2:
             sealed += 1
             continue

@@ -435,12 +435,13 @@ impl ContentStorage for RemoteStore {
             self.put(&id, &start)?;
             return Ok((id, start.len() as u64));
         }
-        let mut writer = self.writer();
+        let writer = Mutex::new(self.writer());
         let mut source = start.as_slice().chain(source);
-        let (id, manifest) = cut_into_pieces(&mut source, &mut |piece| {
+        let (id, manifest) = cut_into_pieces(&mut source, &|piece| {
             let id = ObjectId::of(piece);
-            writer.add(&id, &pack_object(piece)).map(|()| id)
+            lock(&writer).add(&id, &pack_object(piece)).map(|()| id)
         })?;
+        let mut writer = writer.into_inner().unwrap_or_else(PoisonError::into_inner);
         writer.add(&id, &manifest.encode())?;
         writer.finish()?;
         Ok((id, manifest.length))

@@ -143,10 +143,8 @@ impl Catalog {
         // So that what a prune drops can be given back in place, without room for a copy.
         connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(at)?;
         schema::migrate(&mut connection, 0).map_err(at)?;
-        let insert = "INSERT INTO state (key, value) VALUES (?1, ?2)";
-        for (key, value) in [("workspace", &workspace.0), ("epoch", &epoch.0)] {
-            connection.execute(insert, params![key, value]).map_err(at)?;
-        }
+        let insert = "INSERT INTO state (key, value) VALUES ('workspace', ?1), ('epoch', ?2)";
+        connection.execute(insert, params![workspace.0, epoch.0]).map_err(at)?;
         let (path, durability) = (path.to_owned(), Durability::PowerCut);
         let (failed, trusted) = (None, std::cell::Cell::new(false));
         Ok(Self { connection, path, epoch, durability, failed, trusted })

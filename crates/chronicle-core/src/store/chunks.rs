@@ -5,6 +5,7 @@
 
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 
 use fastcdc::v2020::{Error as CutError, StreamCDC};
 
@@ -115,26 +116,107 @@ impl ChunkManifest {
     }
 }
 
+/// What takes a piece in and says its name; from several threads at once.
+pub type Take<'t> = dyn Fn(&[u8]) -> Result<ObjectId> + Sync + 't;
+
 /// Cuts everything the source gives, and hands each piece over; says name, length and pieces.
-pub fn cut(
+pub fn cut(source: &mut dyn Read, take: &Take<'_>) -> Result<(ObjectId, ChunkManifest)> {
+    let mut ids = Vec::new();
+    let (id, lengths) = find_cuts(source, &mut |piece| {
+        ids.push(take(&piece)?);
+        Ok(())
+    })?;
+    Ok((id, manifest(ids, &lengths)?))
+}
+
+/// The same with pieces taken in on several threads, of which a few are in memory at a time.
+pub(super) fn cut_on_threads(
     source: &mut dyn Read,
-    take: &mut dyn FnMut(&[u8]) -> Result<ObjectId>,
+    threads: usize,
+    take: &Take<'_>,
 ) -> Result<(ObjectId, ChunkManifest)> {
+    let crew = Crew { take, ids: Mutex::default(), failure: Mutex::default() };
+    let cuts = std::thread::scope(|scope| {
+        let (send, receive) = mpsc::sync_channel(threads);
+        let receive = Arc::new(Mutex::new(receive));
+        for _ in 0..threads {
+            let (crew, receive) = (&crew, Arc::clone(&receive));
+            scope.spawn(move || crew.work(&receive));
+        }
+        let mut number = 0;
+        find_cuts(source, &mut |piece| {
+            crew.check()?;
+            // Somebody takes it: who cannot take pieces in any more still empties the line.
+            let _ = send.send((number, piece));
+            number += 1;
+            Ok(())
+        })
+    });
+    crew.check()?;
+    let (id, lengths) = cuts?;
+    let mut ids = crew.ids.into_inner().expect("BUG: a thread panicked");
+    ids.sort_unstable_by_key(|(number, _)| *number);
+    Ok((id, manifest(ids.into_iter().map(|(_, id)| id).collect(), &lengths)?))
+}
+
+/// Threads that take pieces in.
+struct Crew<'t> {
+    take: &'t Take<'t>,
+    ids: Mutex<Vec<(usize, ObjectId)>>,
+    failure: Mutex<Option<Error>>,
+}
+
+impl Crew<'_> {
+    fn work(&self, line: &Mutex<mpsc::Receiver<(usize, Vec<u8>)>>) {
+        let next = || line.lock().expect("BUG: a thread panicked").recv();
+        while let Ok((number, piece)) = next() {
+            if self.failure().is_some() {
+                continue;
+            }
+            match (self.take)(&piece) {
+                Ok(id) => self.ids.lock().expect("BUG: a thread panicked").push((number, id)),
+                Err(error) => drop(self.failure().get_or_insert(error)),
+            }
+        }
+    }
+
+    fn failure(&self) -> MutexGuard<'_, Option<Error>> {
+        self.failure.lock().expect("BUG: a thread panicked")
+    }
+
+    /// The first failure, once.
+    fn check(&self) -> Result<()> {
+        self.failure().take().map_or(Ok(()), Err)
+    }
+}
+
+/// Hands over piece after piece; says the name of the whole and the lengths.
+fn find_cuts(
+    source: &mut dyn Read,
+    hand_over: &mut dyn FnMut(Vec<u8>) -> Result<()>,
+) -> Result<(ObjectId, Vec<u32>)> {
     let mut hasher = blake3::Hasher::new();
-    let mut manifest = ChunkManifest { length: 0, pieces: Vec::new() };
+    let mut lengths = Vec::new();
     let sizes = [SMALLEST, AVERAGE, LARGEST].map(|size| size as usize);
     for chunk in StreamCDC::new(source, sizes[0], sizes[1], sizes[2]) {
         let chunk = chunk.map_err(io_error).at("take in", super::SOURCE)?;
         hasher.update(&chunk.data);
-        let length = u32::try_from(chunk.data.len()).expect("BUG: no piece is that large");
-        manifest.pieces.push(Piece { id: take(&chunk.data)?, length });
-        manifest.length += u64::from(length);
+        lengths.push(u32::try_from(chunk.data.len()).expect("BUG: no piece is that large"));
+        hand_over(chunk.data)?;
     }
+    Ok((ObjectId(*hasher.finalize().as_bytes()), lengths))
+}
+
+fn manifest(ids: Vec<ObjectId>, lengths: &[u32]) -> Result<ChunkManifest> {
+    debug_assert_eq!(ids.len(), lengths.len(), "BUG: a piece was not taken in");
+    let length = lengths.iter().map(|length| u64::from(*length)).sum();
+    let pieces = ids.into_iter().zip(lengths).map(|(id, length)| Piece { id, length: *length });
+    let manifest = ChunkManifest { length, pieces: pieces.collect() };
     if (HEADER + START + manifest.pieces.len() * PIECE) as u64 > LONGEST {
         return Err(io::Error::other("it is larger than any manifest can tell"))
             .at("take in", super::SOURCE);
     }
-    Ok((ObjectId(*hasher.finalize().as_bytes()), manifest))
+    Ok(manifest)
 }
 
 fn io_error(error: CutError) -> io::Error {
@@ -196,7 +278,23 @@ mod tests {
     }
 
     fn pieces(bytes: &[u8]) -> (ObjectId, ChunkManifest) {
-        cut(&mut &*bytes, &mut |piece| Ok(ObjectId::of(piece))).unwrap()
+        let name = |piece: &[u8]| Ok(ObjectId::of(piece));
+        let cut = cut(&mut &*bytes, &name).unwrap();
+        assert_eq!(cut_on_threads(&mut &*bytes, 3, &name).unwrap(), cut);
+        cut
+    }
+
+    #[test]
+    fn a_piece_that_cannot_be_taken_in_stops_all() {
+        let bytes = sample(12 << 20);
+        let taken = std::sync::atomic::AtomicUsize::new(0);
+        let take = |piece: &[u8]| match taken.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            0..5 => Ok(ObjectId::of(piece)),
+            _ => Err(Error::Busy("no".to_owned())),
+        };
+        let error = cut_on_threads(&mut &*bytes, 2, &take).unwrap_err();
+        assert_eq!(error.code(), "busy");
+        assert!(taken.into_inner() < 12);
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //!
 //! Layout, numbers little-endian: magic (8), version (4), count (4), for each first byte of a name how
 //! many objects have that or a lower one (256 x 4), the objects in order of their names (id 32, offset
-//! 8, length 4 each), and the BLAKE3 hash of all that (32).
+//! 6, member 2, length 4 each), and the BLAKE3 hash of all that (32). Version 1 knows no members, and an
+//! offset of 8 bytes of which the last two are 0: the same bytes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,7 +19,9 @@ use crate::error::{Context, Error, Result};
 use crate::id::ObjectId;
 
 const MAGIC: &[u8; 8] = b"chr-indx";
-const VERSION: u32 = 1;
+/// The newest; an index without members is written as the one before.
+const VERSION: u32 = 2;
+const WITHOUT_MEMBERS: u32 = 1;
 const FANOUT: usize = 16;
 const ENTRIES: usize = FANOUT + 256 * 4;
 const ENTRY: usize = 32 + 8 + 4;
@@ -37,14 +40,28 @@ static MEMORY: AtomicUsize = AtomicUsize::new(0);
 pub(super) struct Location {
     pub(super) offset: u64,
     pub(super) length: u32,
+    /// Which member it is, if a group lies there; else 0.
+    pub(super) member: u16,
 }
+
+impl Location {
+    /// Where an object lies that has a stored form of its own.
+    pub(super) fn alone(offset: u64, length: u32) -> Self {
+        Self { offset, length, member: 0 }
+    }
+}
+
+/// Offsets have so many bits in an index: far more than a pack has bytes.
+const OFFSET_BITS: u32 = 48;
 
 /// The bytes of an index over these objects.
 pub(super) fn encode(mut objects: Vec<(ObjectId, Location)>) -> Vec<u8> {
     objects.sort_unstable_by_key(|(id, _)| *id);
     let mut bytes = Vec::with_capacity(ENTRIES + objects.len() * ENTRY + CHECKSUM);
     bytes.extend_from_slice(MAGIC);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    let members = objects.iter().any(|(_, location)| location.member > 0);
+    let version = if members { VERSION } else { WITHOUT_MEMBERS };
+    bytes.extend_from_slice(&version.to_le_bytes());
     bytes.extend_from_slice(&number(objects.len()).to_le_bytes());
     for first in 0..=u8::MAX {
         let up_to = objects.partition_point(|(id, _)| id.0[0] <= first);
@@ -52,7 +69,9 @@ pub(super) fn encode(mut objects: Vec<(ObjectId, Location)>) -> Vec<u8> {
     }
     for (id, location) in &objects {
         bytes.extend_from_slice(&id.0);
-        bytes.extend_from_slice(&location.offset.to_le_bytes());
+        debug_assert!(location.offset >> OFFSET_BITS == 0, "BUG: a pack is full before that");
+        let place = location.offset | u64::from(location.member) << OFFSET_BITS;
+        bytes.extend_from_slice(&place.to_le_bytes());
         bytes.extend_from_slice(&location.length.to_le_bytes());
     }
     let checksum = blake3::hash(&bytes);
@@ -103,7 +122,7 @@ fn parse_count(head: &[u8]) -> Result<usize, Unusable> {
         return Err(Unusable::Damaged("it is no index"));
     }
     match read_u32(head, 8) {
-        VERSION => Ok(read_u32(head, 12) as usize),
+        WITHOUT_MEMBERS | VERSION => Ok(read_u32(head, 12) as usize),
         version if version > VERSION => Err(Unusable::Newer(version)),
         _ => Err(Unusable::Damaged("its version is wrong")),
     }
@@ -133,8 +152,9 @@ fn search(entries: &[u8], id: &ObjectId) -> Option<Location> {
 
 fn location(entry: &[u8; ENTRY]) -> Location {
     let (_, rest) = entry.split_at(32);
-    let offset = u64::from_le_bytes(*rest.first_chunk().expect("BUG: an entry is whole"));
-    Location { offset, length: read_u32(rest, 8) }
+    let place = u64::from_le_bytes(*rest.first_chunk().expect("BUG: an entry is whole"));
+    let member = u16::try_from(place >> OFFSET_BITS).expect("BUG: 16 bits are left");
+    Location { offset: place & ((1 << OFFSET_BITS) - 1), length: read_u32(rest, 8), member }
 }
 
 /// The index file of one pack.
@@ -238,7 +258,8 @@ mod tests {
 
     fn objects(count: u64) -> Vec<(ObjectId, Location)> {
         let object = |n: u64| {
-            (ObjectId::of(&n.to_le_bytes()), Location { offset: n * 100, length: n as u32 })
+            let location = Location { offset: n * 100, length: n as u32, member: n as u16 % 3 };
+            (ObjectId::of(&n.to_le_bytes()), location)
         };
         (0..count).map(object).collect()
     }
@@ -282,8 +303,17 @@ mod tests {
     #[test]
     fn newer_index_says_so() {
         let mut bytes = encode(objects(3));
-        bytes[8] = 2;
-        assert_eq!(Whole::parse(bytes).err(), Some(Unusable::Newer(2)));
+        bytes[8] = 3;
+        assert_eq!(Whole::parse(bytes).err(), Some(Unusable::Newer(3)));
+    }
+
+    #[test]
+    fn without_members_an_index_is_what_it_always_was() {
+        let alone = |n: u8| (ObjectId([n; 32]), Location::alone(12 + u64::from(n) * 9, 9));
+        let bytes = encode((0..9).map(alone).collect());
+        assert_eq!(bytes[8..12], [1, 0, 0, 0]);
+        assert_eq!(bytes[ENTRIES + 32..ENTRIES + ENTRY], [12, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0]);
+        assert_eq!(encode(objects(3))[8..12], [2, 0, 0, 0]);
     }
 
     #[test]
@@ -303,8 +333,11 @@ mod tests {
     /// With a checksum that fits, so that what is behind it is reached.
     #[test]
     fn mutated_indexes() {
-        let object = |n: u8| (ObjectId([n; 32]), Location { offset: 12, length: 9 });
-        let mut samples = vec![encode((0..9).map(object).collect()), encode(Vec::new())];
+        let object = |n: u8| (ObjectId([n; 32]), Location::alone(12, 9));
+        let grouped = (0..9)
+            .map(|n| (ObjectId([n; 32]), Location { offset: 12, length: 9, member: n.into() }));
+        let alone = encode((0..9).map(object).collect());
+        let mut samples = vec![alone, encode(Vec::new()), encode(grouped.collect())];
         samples.iter_mut().for_each(|sample| sample.truncate(sample.len() - CHECKSUM));
         crate::fuzz::target("pack-index", &samples, |input| {
             let _ = Whole::parse(input.to_vec());

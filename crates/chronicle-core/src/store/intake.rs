@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use super::chunks;
 use super::clones::{Cloned, Cloning};
 use super::files::{self, Lock};
+use super::group::Group;
 use super::local::read_start;
 use super::pack::{PackWriter, tend_orphans};
 use super::packs::List;
@@ -71,6 +72,10 @@ pub struct Intake<'s> {
     store: &'s LocalStore,
     claimed: Mutex<HashSet<ObjectId>>,
     gathered: Mutex<Gathered>,
+    /// Small objects that will be compressed together, once there is a pack.
+    group: Mutex<Group>,
+    /// Emptied ones, for their memory.
+    spare: Mutex<Vec<Group>>,
     /// The buffer being written, and the right to write: taken while `gathered` is still held.
     writing: Mutex<Vec<u8>>,
     seen: OnceLock<Seen>,
@@ -96,6 +101,8 @@ impl<'s> Intake<'s> {
             store,
             claimed: Mutex::default(),
             gathered: Mutex::new(Gathered::NOTHING),
+            group: Mutex::default(),
+            spare: Mutex::default(),
             writing: Mutex::default(),
             seen: OnceLock::new(),
             failed: OnceLock::new(),
@@ -261,13 +268,19 @@ impl<'s> Intake<'s> {
         if start.len() <= WHOLE_MAX {
             return Ok((self.take(&start)?, start.len() as u64));
         }
+        // What ends within the start is not worth threads of its own.
+        let threads = if start.len() > LARGE_OBJECT { threads() } else { 1 };
         let mut source = start.as_slice().chain(source);
-        self.take_in_pieces(&mut source).inspect_err(|error| self.fail(error))
+        self.take_in_pieces(&mut source, threads).inspect_err(|error| self.fail(error))
     }
 
     /// Takes in a large object in pieces, of which most may be here already.
-    fn take_in_pieces(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {
-        let (id, manifest) = chunks::cut(source, &mut |piece| self.take_piece(piece))?;
+    fn take_in_pieces(&self, source: &mut dyn Read, threads: usize) -> Result<(ObjectId, u64)> {
+        let take = |piece: &[u8]| self.take_piece(piece);
+        let (id, manifest) = match threads {
+            1 => chunks::cut(source, &take)?,
+            _ => chunks::cut_on_threads(source, threads, &take)?,
+        };
         let length = manifest.length;
         if lock(&self.claimed).insert(id) && !self.is_kept(&id)? {
             let stored = manifest.encode();
@@ -290,12 +303,18 @@ impl<'s> Intake<'s> {
 
     /// From here on what is gathered goes into a pack: a row is found in one catalog only.
     fn begin_pack(&self) -> Result<()> {
-        let mut gathered = lock(&self.gathered);
+        self.pack_in(&mut lock(&self.gathered)).map(|_| ())
+    }
+
+    /// The pack that is being gathered, begun if there is none yet.
+    fn pack_in<'g>(&self, gathered: &'g mut Gathered) -> Result<&'g mut PackWriter> {
         if let Gathered::Rows { rows, .. } = &*gathered {
-            let writer = self.spill(rows)?;
-            *gathered = Gathered::Pack(writer);
+            *gathered = Gathered::Pack(self.spill(rows)?);
         }
-        Ok(())
+        match gathered {
+            Gathered::Pack(writer) => Ok(writer),
+            Gathered::Rows { .. } => unreachable!("BUG: the rows were just spilled"),
+        }
     }
 
     /// Makes durable what was taken in; the rows are durable only with the catalog's commit.
@@ -307,6 +326,10 @@ impl<'s> Intake<'s> {
     }
 
     fn make_durable(&self) -> Result<Vec<Row>> {
+        let last = std::mem::take(&mut *lock(&self.group));
+        if !last.is_empty() {
+            self.append_group(last)?;
+        }
         if self.unsettled.load(Ordering::Acquire) {
             self.store.packs.settle()?;
         }
@@ -327,11 +350,12 @@ impl<'s> Intake<'s> {
     }
 
     fn write_manifests(&self) -> Result<()> {
-        for (id, stored) in std::mem::take(&mut *lock(&self.manifests)) {
-            failpoint::hit("store_before_manifest");
-            self.store.loose.put(&id, &stored)?;
+        let manifests = std::mem::take(&mut *lock(&self.manifests));
+        if manifests.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        failpoint::hit("store_before_manifest");
+        self.store.loose.put_all(&manifests)
     }
 
     fn take_claimed(&self, id: ObjectId, bytes: &[u8], base: Option<ObjectId>) -> Result<()> {
@@ -339,13 +363,40 @@ impl<'s> Intake<'s> {
             Ok(())
         } else if bytes.len() > WHOLE_MAX {
             lock(&self.claimed).remove(&id);
-            self.take_in_pieces(&mut &*bytes).map(|_| ())
+            self.take_in_pieces(&mut &*bytes, 1).map(|_| ())
         } else if (self.in_haste || base.is_some()) && self.has_rows() {
             let base = base.filter(|_| !self.in_haste);
             with_raw(bytes, |stored| self.append(id, &stored, base))
+        } else if Group::admits(bytes.len()) && !self.has_rows() {
+            self.take_grouped(id, bytes)
         } else {
             with_stored(bytes, |stored| self.append(id, &stored, None))
         }
+    }
+
+    /// Whoever fills a group compresses it, while others begin the next.
+    fn take_grouped(&self, id: ObjectId, bytes: &[u8]) -> Result<()> {
+        let mut group = lock(&self.group);
+        let full = (!group.has_room(bytes.len())).then(|| {
+            let spare = lock(&self.spare).pop().unwrap_or_default();
+            std::mem::replace(&mut *group, spare)
+        });
+        group.push(id, bytes);
+        drop(group);
+        full.map_or(Ok(()), |full| self.append_group(full))
+    }
+
+    fn append_group(&self, mut group: Group) -> Result<()> {
+        let length = group.compress().len() as u64;
+        if let Some(room) = self.room()? {
+            room.take(length)?;
+        }
+        let mut gathered = lock(&self.gathered);
+        self.pack_in(&mut gathered)?.append_group(&group);
+        self.write_chunk(gathered)?;
+        group.clear();
+        lock(&self.spare).push(group);
+        Ok(())
     }
 
     fn has_rows(&self) -> bool {
@@ -416,7 +467,7 @@ impl<'s> Intake<'s> {
                 *bytes += HEADER + stored.payload.len() / part;
                 rows.push(Row { id, stored: stored.to_bytes(), base });
                 if rows.len() > ROWS_MAX || *bytes > ROW_BYTES_MAX {
-                    *gathered = Gathered::Pack(self.spill(rows)?);
+                    self.pack_in(&mut gathered)?;
                 }
             }
             Gathered::Pack(writer) => writer.append(id, &stored.header(), stored.payload),
@@ -456,6 +507,11 @@ impl<'s> Intake<'s> {
         }
         Ok(())
     }
+}
+
+/// How many threads take in the pieces of one large object: others may be at work on the next.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4))
 }
 
 impl Drop for Intake<'_> {

@@ -3,6 +3,7 @@
 //! Such a file is the stored form and nothing else; large content passes through in pieces, in both
 //! directions.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, Write};
 use std::os::unix::fs::FileExt;
@@ -23,6 +24,11 @@ use crate::secret::{Sealing, SecretKey, Secrets, Unsealing};
 
 /// Bytes of content that are in memory at a time.
 const PIECE: usize = 256 << 10;
+
+/// Files that are written before any is synced.
+const AT_ONCE: usize = 64;
+/// Threads that wait for the disk at a time.
+const WAITING: usize = 8;
 
 #[derive(Clone)]
 pub(super) struct Loose {
@@ -76,6 +82,28 @@ impl Loose {
         self.install(temporary, id)
     }
 
+    /// Keeps many objects in their stored form, and waits for the disk a few times in all.
+    pub(super) fn put_all(&self, objects: &[(ObjectId, Vec<u8>)]) -> Result<()> {
+        for batch in objects.chunks(AT_ONCE) {
+            let write = |(_, stored): &(ObjectId, Vec<u8>)| {
+                let temporary = Temporary::create(&self.temporary)?;
+                temporary.file().write_all_at(stored, 0).at("write", temporary.path())?;
+                Ok(temporary)
+            };
+            let files: Vec<Temporary> = batch.iter().map(write).collect::<Result<_>>()?;
+            sync_all(&files)?;
+            failpoint::hit("store_after_object_data");
+            let named = files.into_iter().zip(batch);
+            let parents: Result<BTreeSet<PathBuf>> =
+                named.map(|(temporary, (id, _))| self.name(temporary, id)).collect();
+            let parents = parents?;
+            parents.iter().try_for_each(|parent| files::sync_directory(parent))?;
+            files::sync_directory(&self.directory)?;
+            files::sync_directory(parent(&self.directory))?;
+        }
+        Ok(())
+    }
+
     /// Keeps everything the source gives, in bounded memory.
     pub(super) fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {
         self.put_pieces(source, false, None, None)
@@ -112,9 +140,15 @@ impl Loose {
         Ok((id, length))
     }
 
-    fn install(&self, mut temporary: Temporary, id: &ObjectId) -> Result<()> {
+    fn install(&self, temporary: Temporary, id: &ObjectId) -> Result<()> {
         temporary.sync()?;
         failpoint::hit("store_after_object_data");
+        self.name(temporary, id)?;
+        self.sync_names(&self.path(id))
+    }
+
+    /// Gives durable bytes their name, which is not durable yet; says in which directory.
+    fn name(&self, mut temporary: Temporary, id: &ObjectId) -> Result<PathBuf> {
         let path = self.path(id);
         files::make_directory(&self.directory)?;
         files::make_directory(parent(&path))?;
@@ -123,7 +157,7 @@ impl Loose {
         // Others may count on it by now, so that it stays also where the sync fails; whoever finds
         // it syncs its name himself.
         temporary.keep();
-        self.sync_names(&path)
+        Ok(parent(&path).to_owned())
     }
 
     /// The directories above may be as new as the name.
@@ -221,6 +255,19 @@ impl Loose {
             None => Ok(None),
         }
     }
+}
+
+/// Makes the bytes of many files durable at once: what waits together is written together.
+fn sync_all(files: &[Temporary]) -> Result<()> {
+    let share = files.len().div_ceil(WAITING).max(1);
+    std::thread::scope(|scope| {
+        let sync = |files: &[Temporary]| files.iter().try_for_each(Temporary::sync);
+        let others = files.chunks(share).skip(1);
+        let others: Vec<_> = others.map(|share| scope.spawn(move || sync(share))).collect();
+        let own = files.chunks(share).next().map_or(Ok(()), sync);
+        let joined = others.into_iter().map(|other| other.join().expect("BUG: a sync panicked"));
+        joined.fold(own, Result::and)
+    })
 }
 
 fn parent(path: &Path) -> &Path {

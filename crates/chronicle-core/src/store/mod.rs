@@ -8,6 +8,9 @@ mod chunks;
 mod clones;
 mod delta;
 mod files;
+mod group;
+#[cfg(test)]
+mod group_tests;
 mod index;
 mod intake;
 mod local;

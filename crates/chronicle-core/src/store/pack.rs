@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::Errno;
 
 use super::files::{self, Temporary};
+use super::group::{Group, Members, is_group};
 use super::index::{self, Index, Location};
 use super::{HEADER, LARGE_OBJECT, Stored, corrupt, open_object, repair};
 use crate::error::{Context, Error, Result};
@@ -93,13 +94,16 @@ impl Pack {
         id: &ObjectId,
         location: Location,
         secrets: &Secrets,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<Found> {
         let stored = self.read_stored(file, id, location)?;
+        if is_group(&stored) {
+            return Members::open(&stored).map(Found::Group).map_err(|why| corrupt(id, why));
+        }
         // What is larger lies in a file of its own; a few bytes may say that they are terabytes.
         if Stored::parse(&stored).is_ok_and(|stored| stored.raw_length > LARGE_OBJECT as u64) {
             return Err(corrupt(id, format!("{} says it is too long", self.path.display())));
         }
-        open_object(id, &stored, secrets)
+        open_object(id, &stored, secrets).map(Found::Alone)
     }
 
     /// The object as it is stored, not verified.
@@ -131,23 +135,35 @@ impl Pack {
         gone: &HashSet<ObjectId>,
         directories: &Directories,
         asked: &ObjectId,
+        damaged: Damaged,
     ) -> Result<()> {
         let mut objects = self.index.objects(asked)?;
-        objects.retain(|(id, _)| !gone.contains(id));
-        objects.sort_unstable_by_key(|(_, location)| location.offset);
-        if !objects.is_empty() {
-            self.copy(&objects, directories)?;
+        objects.sort_unstable_by_key(|(_, location)| (location.offset, location.member));
+        if !objects.iter().all(|(id, _)| gone.contains(id)) {
+            self.copy(&objects, gone, directories, damaged)?;
         }
         self.remove()?;
         files::sync_directory(&directories.packs)
     }
 
-    fn copy(&self, objects: &[(ObjectId, Location)], directories: &Directories) -> Result<()> {
+    fn copy(
+        &self,
+        objects: &[(ObjectId, Location)],
+        gone: &HashSet<ObjectId>,
+        directories: &Directories,
+        damaged: Damaged,
+    ) -> Result<()> {
         let file = files::open(&self.path)?.ok_or(Errno::NOENT).at("open", &self.path)?;
         let mut writer = PackWriter::create(directories)?;
-        for (id, location) in objects {
+        for place in objects.chunk_by(|(_, one), (_, next)| one.offset == next.offset) {
+            let Some((id, location)) = place.iter().find(|(id, _)| !gone.contains(id)) else {
+                continue;
+            };
             let stored = self.read_stored(&file, id, *location)?;
-            writer.append(*id, &[], &stored);
+            match is_group(&stored) {
+                true => writer.append_rest(&stored, place, gone, damaged),
+                false => writer.append(*id, &[], &stored),
+            }
             if writer.has_chunk() {
                 writer.flush()?;
             }
@@ -165,6 +181,21 @@ impl Pack {
         failpoint::hit("store_after_index_removal");
         finish_removal(&gone)
     }
+}
+
+/// What lay at a place in a pack.
+pub(super) enum Found {
+    Alone(Vec<u8>),
+    Group(Members),
+}
+
+/// What becomes of a group that cannot be read, when some of its members are to go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Damaged {
+    /// All of it stays as it is: `doctor` may make something of it.
+    Stays,
+    /// It goes: what must be gone is in it.
+    Goes,
 }
 
 /// Ends the removal of a pack whose index was renamed to this.
@@ -234,7 +265,50 @@ impl PackWriter {
         let offset = self.base + self.buffer.len() as u64;
         self.buffer.extend_from_slice(head);
         self.buffer.extend_from_slice(rest);
-        self.objects.push((id, Location { offset, length }));
+        self.objects.push((id, Location::alone(offset, length)));
+    }
+
+    /// Adds a group that was compressed.
+    pub(super) fn append_group(&mut self, group: &Group) {
+        self.append_members(group.stored(), (0..).zip(group.ids().iter().copied()));
+    }
+
+    fn append_members(&mut self, stored: &[u8], members: impl Iterator<Item = (u16, ObjectId)>) {
+        let length = u32::try_from(stored.len()).expect("BUG: no group is large");
+        self.buffer.extend_from_slice(&length.to_le_bytes());
+        let offset = self.base + self.buffer.len() as u64;
+        self.buffer.extend_from_slice(stored);
+        self.objects.extend(members.map(|(member, id)| (id, Location { offset, length, member })));
+    }
+
+    /// Adds what is left of a group that lay in another pack.
+    fn append_rest(
+        &mut self,
+        stored: &[u8],
+        place: &[(ObjectId, Location)],
+        gone: &HashSet<ObjectId>,
+        damaged: Damaged,
+    ) {
+        let as_it_is = place.iter().map(|(id, location)| (location.member, *id));
+        let members = Members::open(stored);
+        let left = place.iter().filter(|(id, _)| !gone.contains(id));
+        // What the index does not name must not stay either: nobody could take it away.
+        if members.as_ref().is_ok_and(|members| members.len() == left.clone().count()) {
+            return self.append_members(stored, as_it_is);
+        }
+        let (mut group, mut whole) = (Group::default(), true);
+        for (id, location) in left {
+            match members.as_ref().map(|members| members.get(id, location.member)) {
+                Ok(Ok(bytes)) => group.push(*id, bytes),
+                _ => whole = false,
+            }
+        }
+        if !whole && damaged == Damaged::Stays {
+            self.append_members(stored, as_it_is);
+        } else if !group.is_empty() {
+            group.compress();
+            self.append_group(&group);
+        }
     }
 
     /// Whether enough is gathered to be written.

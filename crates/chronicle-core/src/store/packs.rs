@@ -8,8 +8,9 @@ use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::files;
+use super::group::Members;
 use super::index::Location;
-use super::pack::{Directories, Pack};
+use super::pack::{Damaged, Directories, Found, Pack};
 use crate::clock::{Clock, SystemClock};
 use crate::error::Result;
 use crate::id::{ObjectId, Time};
@@ -17,6 +18,8 @@ use crate::secret::Secrets;
 
 /// Packs that are kept open between reads.
 const OPEN_PACKS: usize = 16;
+/// Groups that are kept decompressed between reads: who reads one member mostly reads its neighbours.
+const OPEN_GROUPS: usize = 16;
 /// A directory changed within this time of its listing may have changed again unseen.
 const DOUBTFUL_NS: i64 = 2_000_000_000;
 
@@ -28,9 +31,18 @@ pub(super) struct Packs {
     list: Mutex<Option<Listed>>,
     /// The most recently used last.
     open: Mutex<Vec<(String, Arc<File>)>>,
+    /// The most recently used last.
+    groups: Mutex<Vec<OpenGroup>>,
     /// The pack that answered last: what was taken in together is asked for together, and the index
     /// of every pack that is asked in vain has to be read.
     answered: Mutex<Option<Arc<Pack>>>,
+}
+
+/// A group that was read a moment ago, and where it lies.
+struct OpenGroup {
+    pack: String,
+    offset: u64,
+    members: Arc<Members>,
 }
 
 /// What the directory of packs held, and the directory's time then.
@@ -47,6 +59,7 @@ impl Packs {
             secrets,
             list: Mutex::new(None),
             open: Mutex::new(Vec::new()),
+            groups: Mutex::new(Vec::new()),
             answered: Mutex::new(None),
         }
     }
@@ -181,7 +194,7 @@ impl Packs {
         for pack in list.iter() {
             for id in gone {
                 if pack.find(id, true)?.is_some() {
-                    pack.rewrite_without(gone, &self.directories, id)?;
+                    pack.rewrite_without(gone, &self.directories, id, Damaged::Goes)?;
                     break;
                 }
             }
@@ -192,6 +205,7 @@ impl Packs {
     /// Forgets what was there before packs were taken away.
     pub(super) fn forget(&self) -> Result<()> {
         lock(&self.open).clear();
+        lock(&self.groups).clear();
         *lock(&self.answered) = None;
         self.list_again().map(|_| ())
     }
@@ -199,7 +213,34 @@ impl Packs {
     /// `None` if the pack was taken away since it was listed.
     fn read(&self, pack: &Pack, id: &ObjectId, location: Location) -> Result<Option<Vec<u8>>> {
         let Some(file) = self.open(pack)? else { return Ok(None) };
-        pack.read(&file, id, location, &self.secrets).map(Some)
+        if let Some(members) = self.open_group(pack, location) {
+            return members.get(id, location.member).map(|bytes| Some(bytes.to_vec()));
+        }
+        match pack.read(&file, id, location, &self.secrets)? {
+            Found::Alone(bytes) => Ok(Some(bytes)),
+            Found::Group(members) => {
+                let bytes = members.get(id, location.member)?.to_vec();
+                self.keep_open(pack, location, members);
+                Ok(Some(bytes))
+            }
+        }
+    }
+
+    fn open_group(&self, pack: &Pack, location: Location) -> Option<Arc<Members>> {
+        let mut groups = lock(&self.groups);
+        let is_it = |open: &OpenGroup| open.offset == location.offset && open.pack == pack.name();
+        let at = groups.iter().rposition(is_it)?;
+        groups[at..].rotate_left(1);
+        groups.last().map(|open| Arc::clone(&open.members))
+    }
+
+    fn keep_open(&self, pack: &Pack, location: Location, members: Members) {
+        let mut groups = lock(&self.groups);
+        if groups.len() == OPEN_GROUPS {
+            groups.remove(0);
+        }
+        let pack = pack.name().to_owned();
+        groups.push(OpenGroup { pack, offset: location.offset, members: Arc::new(members) });
     }
 
     fn open(&self, pack: &Pack) -> Result<Option<Arc<File>>> {

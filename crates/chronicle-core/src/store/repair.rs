@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::files::{self, Lock, Temporary};
+use super::group::{Members, is_group};
 use super::index::{self, Location};
-use super::pack::{self, Directories, Pack};
-use super::{HEADER, LARGE_OBJECT, LocalStore, name_of, open_object};
+use super::pack::{self, Damaged, Directories, Pack};
+use super::{HEADER, LARGE_OBJECT, LocalStore, corrupt, name_of, open_object};
 use crate::error::{Context, Error, Result};
 use crate::id::ObjectId;
 use crate::secret::{Secrets, overhead};
@@ -36,6 +37,27 @@ pub(super) struct Scan {
     pub(super) objects: Vec<(ObjectId, Location)>,
     /// Whether something in it could not be read.
     pub(super) torn: bool,
+}
+
+impl Scan {
+    /// Adds what a stored form holds.
+    fn add(&mut self, stored: &[u8], offset: u64, length: u32, secrets: &Secrets) -> Result<()> {
+        if is_group(stored) {
+            let Ok(members) = Members::open(stored) else {
+                self.torn = true;
+                return Ok(());
+            };
+            let ids = members.iter().map(ObjectId::of);
+            let place = |(member, id)| (id, Location { offset, length, member });
+            self.objects.extend((0..).zip(ids).map(place));
+            return Ok(());
+        }
+        match name_of(stored, secrets)? {
+            Some(id) => self.objects.push((id, Location::alone(offset, length))),
+            None => self.torn = true,
+        }
+        Ok(())
+    }
 }
 
 /// Reads every object off a pack itself: each is preceded by its length, and its hash is its name.
@@ -64,10 +86,7 @@ pub(super) fn scan(file: &File, path: &Path, secrets: &Secrets) -> Result<Scan> 
         }
         let mut stored = vec![0; length as usize];
         file.read_exact_at(&mut stored, offset).at("read", path)?;
-        match name_of(&stored, secrets)? {
-            Some(id) => scan.objects.push((id, Location { offset, length })),
-            None => scan.torn = true,
-        }
+        scan.add(&stored, offset, length, secrets)?;
         at = offset + u64::from(length);
     }
     Ok(scan)
@@ -194,18 +213,32 @@ impl LocalStore {
         aside: &Path,
     ) -> Result<()> {
         let Some(file) = files::open(pack.path())? else { return Ok(()) };
-        let mut gone = HashSet::new();
+        let (mut gone, mut places) = (HashSet::new(), HashSet::new());
         for (id, location) in listed {
             let stored = read_what_is_there(&file, *location);
-            if matches!(open_object(id, &stored, &self.secrets), Err(Error::Corrupt { .. })) {
-                keep_aside(&aside.join(id.hex()), &stored)?;
+            if matches!(self.open_at(id, *location, &stored), Err(Error::Corrupt { .. })) {
+                // A group is kept under the name of one of its members.
+                if places.insert(location.offset) {
+                    keep_aside(&aside.join(id.hex()), &stored)?;
+                }
                 gone.insert(*id);
             }
         }
         match gone.iter().next() {
-            Some(first) => pack.rewrite_without(&gone, self.packs.directories(), first),
+            Some(first) => {
+                pack.rewrite_without(&gone, self.packs.directories(), first, Damaged::Goes)
+            }
             None => Ok(()),
         }
+    }
+
+    /// The object, if its bytes are what was read from its place.
+    fn open_at(&self, id: &ObjectId, location: Location, stored: &[u8]) -> Result<Vec<u8>> {
+        if !is_group(stored) {
+            return open_object(id, stored, &self.secrets);
+        }
+        let members = Members::open(stored).map_err(|why| corrupt(id, why))?;
+        members.get(id, location.member).map(<[u8]>::to_vec)
     }
 }
 

@@ -5,12 +5,16 @@
 //! it has it: whatever was committed in between is needed too.
 
 use std::collections::HashSet;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::LocalStore;
 use super::files::{self, Lock};
-use super::pack::{Pack, tend_orphans};
+use super::group::is_group;
+use super::index::Location;
+use super::pack::{Damaged, Pack, tend_orphans};
 use crate::error::Result;
 use crate::failpoint;
 use crate::id::ObjectId;
@@ -36,6 +40,17 @@ pub(crate) trait Needed {
 pub(crate) struct Swept {
     pub(crate) objects: u64,
     pub(crate) bytes: u64,
+}
+
+/// The objects of a pack with the bytes that each takes; the members of a group share theirs.
+fn shares(mut objects: Vec<(ObjectId, Location)>) -> Vec<(ObjectId, u64)> {
+    objects.sort_unstable_by_key(|(_, location)| location.offset);
+    let places = objects.chunk_by(|(_, one), (_, next)| one.offset == next.offset);
+    let share = |place: &[(ObjectId, Location)]| {
+        let length = u64::from(place[0].1.length) / place.len() as u64;
+        place.iter().map(move |(id, _)| (*id, length)).collect::<Vec<_>>()
+    };
+    places.flat_map(share).collect()
 }
 
 impl LocalStore {
@@ -81,11 +96,9 @@ impl LocalStore {
         tend_orphans(directories, &self.secrets)?;
         let gone: Vec<_> = ids.iter().copied().filter(|id| !needed.contains(id)).collect();
         gone.iter().try_for_each(|id| self.loose.delete(id))?;
-        for id in &gone {
-            files::remove(&self.aside().join(id.hex()))?;
-        }
         // One that was read by somebody who died before he removed it may hold what goes.
         self.remove_clones(needed, &mut Swept::default())?;
+        self.clear_aside(&gone)?;
         self.packs.delete(&gone.iter().copied().collect())?;
         Ok(gone)
     }
@@ -113,14 +126,29 @@ impl LocalStore {
         self.clones.sync()
     }
 
+    /// Takes these out of what was put aside, and every damaged group with them: any of them may be in it.
+    fn clear_aside(&self, gone: &[ObjectId]) -> Result<()> {
+        let aside = self.aside();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let gone: HashSet<String> = gone.iter().map(ObjectId::hex).collect();
+        for name in files::names(&aside)? {
+            let path = aside.join(&name);
+            if gone.contains(&name) || files::open(&path)?.is_some_and(|file| starts_group(&file)) {
+                files::remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The packs with enough in them that nothing needs; those that give the most for the least
     /// writing first, since there may be no room for more.
     fn wasteful_packs(&self, needed: &dyn Needed) -> Result<Vec<Arc<Pack>>> {
         let mut packs = Vec::new();
         for pack in self.packs.list_again()?.iter() {
             let (mut wanted, mut waste) = (0, 0);
-            for (id, location) in pack.objects()? {
-                let length = u64::from(location.length);
+            for (id, length) in shares(pack.objects()?) {
                 *if needed.contains(&id) { &mut wanted } else { &mut waste } += length;
             }
             if waste > 0 && waste * WASTE >= wanted + waste {
@@ -134,14 +162,14 @@ impl LocalStore {
     fn sweep_pack(&self, pack: &Pack, needed: &mut dyn Needed, swept: &mut Swept) -> Result<()> {
         let _lock = Lock::exclusive_within(&self.lock_path(), PATIENCE)?;
         needed.refresh()?;
-        let objects = pack.objects()?;
+        let objects = shares(pack.objects()?);
         let unneeded = objects.iter().filter(|(id, _)| !needed.contains(id));
         let gone: HashSet<ObjectId> = unneeded.map(|(id, _)| *id).collect();
         let Some(first) = gone.iter().next() else { return Ok(()) };
-        pack.rewrite_without(&gone, self.packs.directories(), first)?;
+        pack.rewrite_without(&gone, self.packs.directories(), first, Damaged::Stays)?;
         swept.objects += gone.len() as u64;
         let lengths = objects.iter().filter(|(id, _)| gone.contains(id));
-        swept.bytes += lengths.map(|(_, location)| u64::from(location.length)).sum::<u64>();
+        swept.bytes += lengths.map(|(_, length)| length).sum::<u64>();
         Ok(())
     }
 
@@ -163,4 +191,10 @@ impl LocalStore {
         }
         Ok(())
     }
+}
+
+/// Whether a file put aside holds a group; one that cannot be read may hold one.
+fn starts_group(file: &File) -> bool {
+    let mut start = [0];
+    file.read_at(&mut start, 0).is_err() || is_group(&start)
 }

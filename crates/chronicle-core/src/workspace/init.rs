@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::capture::Found;
+use super::capture::{Found, Look};
 use super::link::group_links;
 use super::sketch::Sketch;
 use super::{PATIENCE, Workspace, key};
@@ -14,8 +14,10 @@ use crate::error::{Context, Error, Result};
 use crate::failpoint;
 use crate::home::{Adopted, Home, inside, private_directory, sync_directory};
 use crate::id::{SnapshotId, WorkspaceId};
-use crate::known::{KnownTable, Part};
-use crate::look::{Candidate, ExamineOptions, Listing, Survey, SurveyOptions, examine_all, survey};
+use crate::known::{Known, KnownTable, Part};
+use crate::look::{
+    Candidate, ExamineOptions, Examined, Listing, Survey, SurveyOptions, examine_all, survey,
+};
 use crate::path::WorkspacePath;
 use crate::record::{Kind, Labels};
 use crate::repository;
@@ -96,8 +98,10 @@ impl Workspace {
         if done {
             report.problems = workspace.settle_fully()?.problems;
         } else {
-            // An earlier call may have ended before the names were durable.
-            home.sync()?;
+            if already {
+                // An earlier call may have ended before the names were durable.
+                home.sync()?;
+            }
             workspace.take_baseline(options, &mut report)?;
         }
         report.filtered = workspace.filtered_paths()?;
@@ -211,17 +215,17 @@ impl Workspace {
         progress.files_done += candidates.len() as u64;
         progress.bytes_done +=
             candidates.iter().filter_map(|c| Some(c.stat?.signature.size)).sum::<u64>();
-        let mut sketch = Sketch::new(table, self.tops(), self.catalog.head()?.seq);
+        let sketch = Sketch::new(table, self.tops(), self.catalog.head()?.seq);
         let mut pairs: Vec<_> = candidates.iter().map(|c| c.was.clone()).zip(examined).collect();
         group_links(&mut pairs, &|index| self.born_ns(&candidates[index].path));
-        for (candidate, (_, examined)) in candidates.iter().zip(pairs) {
-            sketch.add(candidate, examined, None);
-        }
-        sketch.add_listings(listings);
-        let look = sketch.finish();
-        let objects = intake.finish()?;
+        // Content is made durable while what it means is worked out.
+        let (objects, look) = std::thread::scope(|scope| {
+            let objects = scope.spawn(|| intake.finish());
+            let look = sketch_batch(sketch, candidates, pairs, listings);
+            (objects.join().expect("BUG: an intake panicked"), look)
+        });
+        let mut batch = Batch { objects: objects?, known: look.known, hold, ..Batch::default() };
         drop(intake);
-        let mut batch = Batch { objects, known: look.known, hold, ..Batch::default() };
         let changes = first_sights(look.found);
         if !changes.is_empty() {
             batch.records.extend(self.outcome_records(baseline_labels(snapshot), changes));
@@ -247,6 +251,20 @@ impl Workspace {
         pending.extend(self.pending_settings()?);
         Ok(pending)
     }
+}
+
+/// What a batch of candidates that were read comes to.
+fn sketch_batch(
+    mut sketch: Sketch<'_>,
+    candidates: &[Candidate],
+    pairs: Vec<(Option<Known>, Examined)>,
+    listings: &[Listing],
+) -> Look {
+    for (candidate, (_, examined)) in candidates.iter().zip(pairs) {
+        sketch.add(candidate, examined, None);
+    }
+    sketch.add_listings(listings);
+    sketch.finish()
 }
 
 /// A workspace may not lie in another, hold another, or hold the store; nor be the whole machine. Only a

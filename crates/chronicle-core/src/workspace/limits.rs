@@ -176,10 +176,14 @@ impl Workspace {
         Ok(())
     }
 
-    /// By how many bytes the home takes more room than it should, before anything is refused.
+    /// How many bytes should leave a home that is nearly full, so that it is not so again soon; 0 if it is not.
     pub fn excess(&self) -> Result<u64> {
-        room::measure(self.home.path())?;
-        room::excess(self.home.path(), self.limits()?)
+        let (home, limits) = (self.home.path(), self.limits()?);
+        room::measure(home)?;
+        Ok(match room::excess(home, limits)? {
+            0 => 0,
+            excess => excess + room::budget(home, limits)? / 5,
+        })
     }
 
     /// A session that took more than half of the budget within a day, and how much.

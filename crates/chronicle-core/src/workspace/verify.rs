@@ -181,6 +181,7 @@ impl Workspace {
         only_first: bool,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<CheckedObjects> {
+        let ids = &*if deep { self.store.by_place(ids)? } else { ids.to_vec() };
         let objects = self.objects()?;
         let _one_moment = objects.bulk()?;
         let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));

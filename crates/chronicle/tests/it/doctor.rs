@@ -49,7 +49,8 @@ fn payload(pack: &Path, object: Option<chronicle_core::ObjectId>) -> u64 {
     let mut lines = index[16 + 1024..index.len() - 32].chunks_exact(44);
     let is_it = |line: &&[u8]| object.is_none_or(|id| line[..32] == id.as_bytes()[..]);
     let line = lines.find(is_it).expect("the pack has it");
-    u64::from_le_bytes(line[32..40].try_into().unwrap()) + 9
+    // The two bytes behind the offset say which member of a group it is.
+    u64::from_le_bytes(line[32..40].try_into().unwrap()) % (1 << 48) + 9
 }
 
 fn flip(path: &Path, at: u64) {

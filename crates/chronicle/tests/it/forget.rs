@@ -168,12 +168,26 @@ fn an_agent_may_not_forget() {
     assert!(!holding(&cli.home(), MARKER.as_bytes()).is_empty());
 }
 
+/// Content that stays readable in the files of the home: noise is kept as it is, also together.
+fn incompressible(number: u64) -> Vec<u8> {
+    let mut state = number + 1;
+    let mut noise = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    let mut bytes: Vec<u8> = std::iter::repeat_with(&mut noise).take(300).collect();
+    bytes.extend(format!("Mb{number}").into_bytes());
+    bytes
+}
+
 #[test]
 fn a_forget_that_dies_leaves_all_or_nothing() {
     for point in ["forget_before_commit", "forget_after_commit", "store_after_index_removal"] {
         let cli = leaked();
         for number in 0..80 {
-            cli.write(&format!("many/{number}"), &format!("{OTHER}{number}"));
+            fs::create_dir_all(cli.root().join("many")).unwrap();
+            fs::write(cli.root().join(format!("many/{number}")), incompressible(number)).unwrap();
         }
         cli.call(["settle"]).ok();
         fs::remove_dir_all(cli.root().join("many")).unwrap();

@@ -42,6 +42,7 @@ pub const ALL: &[&str] = &[
     "export_after_commit",
     "export_before_ref",
     "evict_before_sweep",
+    "gc_after_joining",
     "receive_before_commit",
     "receive_before_registration",
     "receive_after_registration",

@@ -27,11 +27,13 @@ impl Home {
         // First what stands on other content: without that it would be worse than gone.
         let rows = needed.sweep_rows()?;
         let swept = store.sweep(&mut needed, progress)?;
+        let packs_joined = store.join_packs()?;
         Ok(GcReport {
             schema: SCHEMA,
             objects_kept: needed.objects.len() as u64,
             objects_gone: swept.objects + rows.0,
             freed_bytes: swept.bytes + rows.1,
+            packs_joined,
         })
     }
 
@@ -53,6 +55,7 @@ impl Home {
             objects_kept: needed.objects.len() as u64,
             objects_gone: swept.objects,
             freed_bytes: swept.bytes,
+            packs_joined: 0,
         })
     }
 

@@ -527,6 +527,8 @@ pub struct GcReport {
     pub objects_gone: u64,
     /// Bytes that they took.
     pub freed_bytes: u64,
+    /// How many packs are fewer, since small ones became one.
+    pub packs_joined: u64,
 }
 
 /// What `doctor` found, and what it put right.

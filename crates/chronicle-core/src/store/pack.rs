@@ -15,7 +15,9 @@ use rustix::io::Errno;
 use super::files::{self, Temporary};
 use super::group::{Group, Members, is_group};
 use super::index::{self, Index, Location};
-use super::{HEADER, LARGE_OBJECT, Stored, corrupt, open_object, repair};
+use super::{
+    CODEC_ZSTD, HEADER, LARGE_OBJECT, Stored, corrupt, open_object, repair, unpack_object,
+};
 use crate::error::{Context, Error, Result};
 use crate::failpoint;
 use crate::id::ObjectId;
@@ -153,23 +155,57 @@ impl Pack {
         directories: &Directories,
         damaged: Damaged,
     ) -> Result<()> {
-        let file = files::open(&self.path)?.ok_or(Errno::NOENT).at("open", &self.path)?;
         let mut writer = PackWriter::create(directories)?;
+        self.copy_into(&mut writer, objects, gone, damaged, None)?;
+        writer.finish()?;
+        Ok(())
+    }
+
+    /// Adds what is not gone to another pack; what is small and lies alone is gathered into groups, if there
+    /// is one to gather it in.
+    fn copy_into(
+        &self,
+        writer: &mut PackWriter,
+        objects: &[(ObjectId, Location)],
+        gone: &HashSet<ObjectId>,
+        damaged: Damaged,
+        mut gathering: Option<&mut Group>,
+    ) -> Result<()> {
+        let file = files::open(&self.path)?.ok_or(Errno::NOENT).at("open", &self.path)?;
         for place in objects.chunk_by(|(_, one), (_, next)| one.offset == next.offset) {
             let Some((id, location)) = place.iter().find(|(id, _)| !gone.contains(id)) else {
                 continue;
             };
             let stored = self.read_stored(&file, id, *location)?;
-            match is_group(&stored) {
-                true => writer.append_rest(&stored, place, gone, damaged),
-                false => writer.append(*id, &[], &stored),
+            match (is_group(&stored), gathering.as_deref_mut()) {
+                (true, _) => writer.append_rest(&stored, place, gone, damaged),
+                (false, Some(group)) => writer.gather(*id, &stored, group),
+                (false, None) => writer.append(*id, &[], &stored),
             }
             if writer.has_chunk() {
                 writer.flush()?;
             }
         }
-        writer.finish()?;
         Ok(())
+    }
+
+    /// Makes one pack of several, which is durable before they go.
+    pub(super) fn join(packs: &[Arc<Self>], directories: &Directories) -> Result<()> {
+        let mut writer = PackWriter::create(directories)?;
+        let (mut seen, mut group) = (HashSet::new(), Group::default());
+        for pack in packs {
+            let mut objects = pack.objects()?;
+            objects.sort_unstable_by_key(|(_, location)| (location.offset, location.member));
+            pack.copy_into(&mut writer, &objects, &seen, Damaged::Stays, Some(&mut group))?;
+            seen.extend(objects.iter().map(|(id, _)| *id));
+        }
+        writer.close(&mut group);
+        writer.finish()?;
+        failpoint::hit("gc_after_joining");
+        for pack in packs {
+            pack.remove()?;
+        }
+        files::sync_directory(&directories.packs)
     }
 
     /// The index goes first, under a name that says so: a pack that merely lost it is worth keeping.
@@ -279,6 +315,36 @@ impl PackWriter {
         let offset = self.base + self.buffer.len() as u64;
         self.buffer.extend_from_slice(stored);
         self.objects.extend(members.map(|(member, id)| (id, Location { offset, length, member })));
+    }
+
+    /// Adds an object that lay alone, with others if it is small.
+    fn gather(&mut self, id: ObjectId, stored: &[u8], group: &mut Group) {
+        let small = Stored::parse(stored).ok().filter(|stored| {
+            stored.codec <= CODEC_ZSTD && Group::admits(stored.raw_length as usize)
+        });
+        // What is damaged stays as it is: `doctor` may make something of it.
+        match small.and_then(|_| unpack_object(&id, stored).ok()) {
+            Some(bytes) => {
+                if !group.has_room(bytes.len()) {
+                    self.close(group);
+                }
+                group.push(id, &bytes);
+            }
+            None => self.append(id, &[], stored),
+        }
+    }
+
+    /// Adds what was gathered.
+    fn close(&mut self, group: &mut Group) {
+        if let [id] = group.ids() {
+            let id = *id;
+            group.compress();
+            self.append(id, &[], group.stored());
+        } else if !group.is_empty() {
+            group.compress();
+            self.append_group(group);
+        }
+        group.clear();
     }
 
     /// Adds what is left of a group that lay in another pack.

@@ -15,7 +15,7 @@ use super::files::{self, Lock};
 use super::group::is_group;
 use super::index::Location;
 use super::pack::{Damaged, Pack, tend_orphans};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::failpoint;
 use crate::id::ObjectId;
 
@@ -25,6 +25,12 @@ const FILES_AT_ONCE: usize = 64;
 const WASTE: u64 = 5;
 /// How long a sweep waits for captures to end before it leaves the rest for another time.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A pack of fewer bytes is joined with others, once there are more than a few of them.
+const SMALL_PACK: u64 = 4 << 20;
+const FEW: usize = 8;
+/// What is joined has about so many bytes.
+const JOINED: u64 = 64 << 20;
 
 /// What is needed.
 pub(crate) trait Needed {
@@ -157,6 +163,46 @@ impl LocalStore {
         }
         packs.sort_by_key(|(wanted, _)| *wanted);
         Ok(packs.into_iter().map(|(_, pack)| pack).collect())
+    }
+
+    /// Joins small packs, so that whoever looks for an object asks few indexes, and small contents that came one
+    /// by one are compressed together; says how many packs are fewer.
+    pub(crate) fn join_packs(&self) -> Result<u64> {
+        let mut small = Vec::new();
+        for pack in self.packs.list_again()?.iter() {
+            let length = std::fs::metadata(pack.path()).map_or(u64::MAX, |meta| meta.len());
+            if length < SMALL_PACK {
+                small.push((length, Arc::clone(pack)));
+            }
+        }
+        if small.len() <= FEW {
+            return Ok(0);
+        }
+        let (mut batch, mut bytes, mut fewer) = (Vec::new(), 0, 0);
+        for (length, pack) in small {
+            batch.push(pack);
+            bytes += length;
+            if bytes >= JOINED {
+                fewer += self.join_batch(&std::mem::take(&mut batch))?;
+                bytes = 0;
+            }
+        }
+        fewer += self.join_batch(&batch)?;
+        self.packs.forget()?;
+        Ok(fewer)
+    }
+
+    fn join_batch(&self, packs: &[Arc<Pack>]) -> Result<u64> {
+        if packs.len() < 2 {
+            return Ok(0);
+        }
+        let _lock = Lock::exclusive_within(&self.lock_path(), PATIENCE)?;
+        match Pack::join(packs, self.packs.directories()) {
+            Ok(()) => Ok(packs.len() as u64 - 1),
+            // Nothing is joined where something is damaged, or where there is no room; nothing needs it.
+            Err(Error::Corrupt { .. } | Error::NoSpace(_)) => Ok(0),
+            Err(error) => Err(error),
+        }
     }
 
     fn sweep_pack(&self, pack: &Pack, needed: &mut dyn Needed, swept: &mut Swept) -> Result<()> {

@@ -71,6 +71,8 @@ fn no_failpoint_lacks_a_test() {
     covered.extend(["forget_after_setting_apart"]);
     // See `export::an_export_that_dies_leaves_the_ref_alone`.
     covered.extend(["export_after_commit", "export_before_ref"]);
+    // See `retention::small_packs_become_one_and_who_dies_loses_nothing`.
+    covered.extend(["gc_after_joining"]);
     // See `bucket::clone_that_dies_goes_on_when_it_is_said_again`.
     covered.extend([
         "receive_before_commit",

@@ -240,3 +240,35 @@ fn garbage_is_not_collected_where_nobody_knows_what_is_needed() {
     fs::remove_file(catalog.with_extension("db-wal")).ok();
     assert_ne!(cli.call(["gc"]).status, 0);
 }
+
+/// Captures of many files leave a pack each: collecting garbage makes one of them.
+#[test]
+fn small_packs_become_one_and_who_dies_loses_nothing() {
+    let cli = Cli::adopted(&[("a", "1")]);
+    for round in 0..12 {
+        for number in 0..70 {
+            let body: String =
+                (0..20).map(|n| format!("line {n} of {round} and {number}\n")).collect();
+            cli.write(&format!("many/{number}"), &body);
+        }
+        cli.call(["settle"]).ok();
+    }
+    let packs = || {
+        let names = fs::read_dir(cli.home().join("store/packs")).unwrap();
+        let paths = names.map(|name| name.unwrap().path());
+        paths.filter(|path| path.extension().is_some_and(|it| it == "pack")).count()
+    };
+    assert!(packs() >= 12, "{}", packs());
+    let killed =
+        cli.command(["gc"]).env("CHRONICLE_FAILPOINT", "gc_after_joining").status().unwrap();
+    assert!(killed.signal().is_some());
+    cli.call(["verify", "--deep"]).ok();
+    let first = cli.call(["--json", "gc"]).ok().json();
+    assert!(first["packs_joined"].as_u64().unwrap() >= 11, "{first}");
+    assert_eq!(packs(), 1);
+    cli.call(["verify", "--deep"]).ok();
+    let shown = cli.call(["cat", "many/7", "--at", "seq:5"]).ok().stdout;
+    assert!(shown.starts_with("line 0 of "), "{shown}");
+    // With nothing to gain, nothing is done.
+    assert_eq!(cli.call(["--json", "gc"]).ok().json()["packs_joined"], 0);
+}

@@ -78,6 +78,8 @@ impl Home {
         }
         let mut needed = Everything::read(self)?;
         let gone = store.take_out(&names, &mut needed)?;
+        // A copy that cannot be taken away leaves the forgetting unfinished, to be tried again.
+        gone.iter().try_for_each(|id| self.tier().drop_copy(id))?;
         for (catalog, _) in &mut needed.catalogs {
             let holds = |id: &ObjectId| catalog.has_object(id);
             let mut concerned = catalog.forgetting()?.is_some();

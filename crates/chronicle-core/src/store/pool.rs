@@ -128,7 +128,8 @@ impl PooledCache {
     /// An object's file and its length, without a word about its bytes.
     fn open(&self, id: &ObjectId) -> Result<(File, u64)> {
         match self.directory()?.open(&id.hex()) {
-            Ok((_, length)) if length > self.limit => Err(corrupt(id, "it is too long")),
+            // Somebody with another bound may have left it: it is not one of those kept here.
+            Ok((_, length)) if length > self.limit => Err(Error::Missing(*id)),
             Ok(opened) => Ok(opened),
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound => Err(Error::Missing(*id)),
@@ -160,6 +161,9 @@ impl PooledCache {
         for name in self.list(&directory)? {
             copies.extend(directory.copy(name));
         }
+        // One that alone is too long must not push out all the others.
+        let too_long = |copy: &&mut Copy| copy.bytes > self.limit;
+        copies.iter_mut().filter(too_long).for_each(|copy| copy.age = u64::MAX);
         let mut total: u64 = copies.iter().map(|copy| copy.bytes).sum();
         if total <= self.limit && copies.iter().all(|copy| copy.age < u64::MAX) {
             return Ok(());
@@ -337,8 +341,12 @@ impl ContentStorage for PooledCache {
         }
     }
 
+    /// Whether or not there is a mark, so that nobody keeps another from forgetting by taking that away.
     fn delete(&self, id: &ObjectId) -> Result<()> {
-        self.directory()?.remove(&id.hex()).at("remove", self.path.join(id.hex()))
+        match self.open_directory() {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
+            opened => opened?.remove(&id.hex()).at("remove", self.path.join(id.hex())),
+        }
     }
 
     fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send + '_>> {

@@ -60,7 +60,6 @@ fn check_refused(cache: &PooledCache, words: &str) {
     let id = ObjectId::of(b"x");
     assert_eq!(cache.put(&id, b"x").unwrap_err().code(), "unsafe_pool");
     assert_eq!(cache.get(&id).unwrap_err().code(), "unsafe_pool");
-    assert_eq!(cache.delete(&id).unwrap_err().code(), "unsafe_pool");
 }
 
 #[test]
@@ -76,6 +75,7 @@ fn directory_that_lets_others_in_is_refused() {
     ] {
         set_mode(&pool.path(), mode);
         check_refused(&pool.cache, words);
+        assert_eq!(pool.cache.delete(&ObjectId::of(b"x")).unwrap_err().code(), "unsafe_pool");
     }
     for mode in [0o700, 0o2770, 0o2750] {
         set_mode(&pool.path(), mode);
@@ -101,6 +101,19 @@ fn link_file_and_foreign_directory_are_refused() {
         chown(pool.path(), Some(4242), None).unwrap();
         check_refused(&pool.cache, "another user");
     }
+}
+
+#[test]
+fn copy_can_be_taken_away_whatever_became_of_the_mark() {
+    let pool = Pool::new(1 << 20);
+    let id = pool.put(b"content");
+    fs::remove_file(pool.path().join("chronicle-pool")).unwrap();
+    check_refused(&pool.cache, "not a pool");
+    pool.cache.delete(&id).unwrap();
+    assert!(!pool.file(&id).exists());
+    fs::remove_dir(pool.path()).unwrap();
+    pool.cache.delete(&id).unwrap();
+    assert!(matches!(pool.cache.get(&id), Err(Error::Io { .. })), "unknown is not absent");
 }
 
 #[test]
@@ -174,6 +187,11 @@ fn pool_stays_within_its_bound_and_the_oldest_go() {
     fs::write(pool.path().join("tmp-left"), "by one who died").unwrap();
     touch(&pool.path().join("tmp-left"), SystemTime::UNIX_EPOCH + day);
     fs::write(pool.path().join("a-letter"), "not ours").unwrap();
+    let huge = ObjectId::of(b"huge");
+    fs::File::create(pool.file(&huge)).unwrap().set_len(1 << 40).unwrap();
+    assert!(matches!(pool.cache.get(&huge), Err(Error::Missing(_))));
+    let kept = pool.put(&sample(100, 8000));
+    assert!(pool.cache.exists(&kept).unwrap() && !pool.file(&huge).exists());
     for number in 2..60 {
         pool.put(&sample(number, 8000));
         let bytes: u64 = fs::read_dir(pool.path())

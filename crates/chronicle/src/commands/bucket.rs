@@ -49,6 +49,11 @@ pub(crate) fn given(
         pool: place.pool.as_ref().map(|pool| invocation.directory.join(pool)),
         pool_bytes: place.pool_bytes,
     };
+    if let (Some(pool), Ok(workspace)) = (&settings.pool, invocation.open())
+        && pool.starts_with(workspace.root())
+    {
+        return Err(CommandError::usage("A pool cannot lie inside a workspace"));
+    }
     settings.copies().map_or(Ok(()), |pool| pool.prepare())?;
     Ok(settings)
 }

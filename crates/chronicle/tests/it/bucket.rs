@@ -310,5 +310,7 @@ fn homes_share_a_pool_and_what_is_forgotten_leaves_it() {
     let url = ["bucket", "set", "s3://bucket/pool", "--plain", "--endpoint", &place.endpoint];
     let refused = place.call(&[&["--json"], &url[..], &["--pool", &at]].concat());
     assert!(refused.stderr.contains("unsafe_pool"), "{refused:?}");
+    let refused = place.call(&[&url[..], &["--pool", "inside"]].concat());
+    assert_eq!(refused.status, 2, "in a workspace it would become history: {refused:?}");
     assert_eq!(place.call(&["cat", "kept"]).ok().stdout, text(60), "reads go on without it");
 }

@@ -306,7 +306,23 @@ fn homes_share_a_pool_and_what_is_forgotten_leaves_it() {
 
     place.call(&["forget", "many/7", "--yes"]).ok();
     assert!(!copy.exists());
-    fs::set_permissions(&pool, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+
+    // A copy that cannot be taken away is told of, and goes as soon as it can.
+    assert_eq!(place.call(&["cat", "many/8", "--at", "seq:3"]).ok().stdout, text(108));
+    let copy = pool.join(chronicle_core::ObjectId::of(text(108).as_bytes()).hex());
+    let open_to = |mode| {
+        fs::set_permissions(&pool, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    open_to(0o777);
+    let left = place.call(&["--json", "forget", "many/8", "--yes"]);
+    assert!(left.status == 1 && left.stderr.contains("unsafe_pool"), "{left:?}");
+    place.call(&["gc"]).ok();
+    assert!(copy.exists());
+    open_to(0o700);
+    place.call(&["gc"]).ok();
+    assert!(!copy.exists());
+    place.call(&["verify", "--deep"]).ok();
+    open_to(0o777);
     let url = ["bucket", "set", "s3://bucket/pool", "--plain", "--endpoint", &place.endpoint];
     let refused = place.call(&[&["--json"], &url[..], &["--pool", &at]].concat());
     assert!(refused.stderr.contains("unsafe_pool"), "{refused:?}");

@@ -158,6 +158,14 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A directory that must not be a pool of copies.
+    #[error("Cannot use {} as a pool: {why}", .path.display())]
+    Pool {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// The history may not take more room.
     #[error("History in {} may take no more room: {why}", .home.display())]
     OverBudget {
@@ -374,6 +382,7 @@ impl Error {
             Self::Newer { .. } => "newer_format",
             Self::Catalog { .. } => "catalog",
             Self::Settings { .. } => "settings",
+            Self::Pool { .. } => "unsafe_pool",
             Self::OverBudget { .. } => "over_budget",
             Self::NoSpace(_) => "no_space",
             Self::Io { .. } => "io",

@@ -46,6 +46,8 @@ pub const ALL: &[&str] = &[
     "receive_before_commit",
     "receive_before_registration",
     "receive_after_registration",
+    "pool_before_rename",
+    "pool_in_eviction",
 ];
 
 /// Passes a point; kills the process if `CHRONICLE_FAILPOINT` names it (`name`, or `name:N` for

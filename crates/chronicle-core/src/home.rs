@@ -86,6 +86,11 @@ impl Home {
         Self { tier: Tier::new(store), ..self }
     }
 
+    /// The store behind its own.
+    pub(crate) fn tier(&self) -> &Tier {
+        &self.tier
+    }
+
     /// Opens the content store.
     pub(crate) fn open_store(&self) -> Result<LocalStore> {
         LocalStore::open_before(&self.store(), &self.secrets, &self.tier)

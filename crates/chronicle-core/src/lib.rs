@@ -112,8 +112,9 @@ pub use record::{Head, Kind, Labels, Record, Sealed};
 pub use retention::Policy;
 pub use settings::{SecretSettings, Settings};
 pub use store::{
-    CODEC_SEALED, ChunkManifest, ContentStorage, Intake, LARGE_OBJECT, LocalStore, MemoryStore,
-    Piece, Row, TieredStore, cut_into_pieces, pack_object, pack_version, unpack_object,
+    CODEC_SEALED, Cached, ChunkManifest, ContentStorage, Encrypting, Intake, LARGE_OBJECT,
+    LocalStore, MemoryStore, Piece, PooledCache, Retries, Retrying, Row, SealedStorage,
+    TieredStore, Verified, cut_into_pieces, pack_object, pack_version, unpack_object,
 };
 pub use text::patch as text_patch;
 pub use view::{

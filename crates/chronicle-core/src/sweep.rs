@@ -21,7 +21,8 @@ impl Home {
     /// Safe beside captures and rewinds. A workspace whose history cannot be read stops it before
     /// anything is taken away, and so does a home without any: then nobody knows what is needed.
     pub fn collect_garbage(&self, progress: &dyn Fn(u64, u64)) -> Result<GcReport> {
-        self.finish_forgetting()?;
+        // A copy elsewhere that cannot go now is no reason to keep everything else.
+        let _ = self.finish_forgetting()?;
         let mut needed = Everything::read(self)?;
         let store = self.open_store()?;
         // First what stands on other content: without that it would be worse than gone.
@@ -61,8 +62,9 @@ impl Home {
 
     /// Takes away the content that a forget left behind, from every place where it can lie.
     ///
-    /// Content that somebody has taken in again since is needed, and stays.
-    pub(crate) fn finish_forgetting(&self) -> Result<()> {
+    /// Content that somebody has taken in again since is needed, and stays. Gives the reason why copies
+    /// elsewhere could not be taken away; they are tried again next time.
+    pub(crate) fn finish_forgetting(&self) -> Result<Option<Error>> {
         let mut names = Vec::new();
         let mut unfinished = false;
         for catalog in self.catalogs()? {
@@ -72,7 +74,7 @@ impl Home {
             }
         }
         if !unfinished {
-            return Ok(());
+            return Ok(None);
         }
         let store = self.open_store()?;
         let going = names.iter().copied().collect();
@@ -81,6 +83,14 @@ impl Home {
         }
         let mut needed = Everything::read(self)?;
         let gone = store.take_out(&names, &mut needed)?;
+        let mut failure = None;
+        let mut copies = Vec::new();
+        for id in &gone {
+            if let Err(error) = self.tier().drop_copy(id) {
+                copies.push(*id);
+                failure = Some(error);
+            }
+        }
         for (catalog, _) in &mut needed.catalogs {
             let holds = |id: &ObjectId| catalog.has_object(id);
             let mut concerned = catalog.forgetting()?.is_some();
@@ -90,10 +100,10 @@ impl Home {
             if concerned {
                 // A damaged catalog that was put aside may hold what goes.
                 catalog.drop_damaged()?;
-                catalog.scrub(&gone)?;
+                catalog.scrub(&gone, &copies)?;
             }
         }
-        Ok(())
+        Ok(failure)
     }
 
     /// The other workspaces whose history or known state names one of these, in words.

@@ -1,11 +1,13 @@
 //! A history out of a bucket, into a home that lacks it or a part of it.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 
 use chronicle_core::mirror::{Named, Segment, Standing};
 use chronicle_core::{
-    Arrival, CODEC_SEALED, ChunkManifest, Error, Home, ObjectId, WorkspaceId, unpack_object,
+    Arrival, CODEC_SEALED, Cached, ChunkManifest, ContentStorage, Error, Home, Intake,
+    LARGE_OBJECT, ObjectId, WorkspaceId, unpack_object,
 };
 
 use crate::blob::{Blob, key_of, undecodable};
@@ -91,35 +93,72 @@ impl RemoteStore {
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<(), Error> {
         let (total, done) = (ids.len() as u64, Mutex::new(0));
+        let count = || {
+            let mut done = lock(&done);
+            *done += 1;
+            progress(*done, total);
+        };
         let large: Mutex<Vec<(ObjectId, ChunkManifest)>> = Mutex::default();
         for batch in ids.chunks(BATCH) {
             arrival.take_in(|intake| {
-                self.read_many(batch, &|id, stored| {
+                let mut rest = Vec::new();
+                for id in batch {
+                    match self.copy_of(id) {
+                        Some(bytes) => intake.take(&bytes).map(|_| count())?,
+                        None => rest.push(*id),
+                    }
+                }
+                self.read_many(&rest, &|id, stored| {
                     if let Some(manifest) = ChunkManifest::of(id, stored)? {
                         lock(&large).push((*id, manifest));
                     } else if stored.first() == Some(&CODEC_SEALED) {
                         intake.take_sealed_form(id, stored)?;
                     } else {
-                        intake.take(&unpack_object(id, stored)?)?;
+                        let bytes = unpack_object(id, stored)?;
+                        intake.take(&bytes)?;
+                        self.leave_copy(id, &bytes);
                     }
-                    let mut done = lock(&done);
-                    *done += 1;
-                    progress(*done, total);
+                    count();
                     Ok(())
                 })
             })?;
         }
         for (id, manifest) in large.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            arrival.take_in(|intake| {
-                let mut reader = self.pieces_reader(id, manifest);
-                let (found, _) = intake.take_stream(&mut reader)?;
-                match found == id {
-                    true => Ok(()),
-                    false => Err(crate::store::corrupt(&id, "its pieces have another hash")),
-                }
-            })?;
+            arrival.take_in(|intake| self.bring_large(intake, &id, manifest))?;
         }
         Ok(())
+    }
+
+    fn bring_large(
+        &self,
+        intake: &Intake<'_>,
+        id: &ObjectId,
+        manifest: ChunkManifest,
+    ) -> Result<(), Error> {
+        let (found, _) = match &self.copies {
+            Some(pool) => intake.take_stream(&mut Cached::unbounded(pool, self).reader(id)?)?,
+            None => intake.take_stream(&mut self.pieces_reader(*id, manifest))?,
+        };
+        match found == *id {
+            true => Ok(()),
+            false => Err(crate::store::corrupt(id, "its pieces have another hash")),
+        }
+    }
+
+    /// A small content of which there is a copy; whatever is wrong with that, the bucket has it too.
+    fn copy_of(&self, id: &ObjectId) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let reader = self.copies.as_ref()?.reader(id).ok()?;
+        // The end shows whether it was right, so that one byte more than fits is read.
+        reader.take(LARGE_OBJECT as u64 + 1).read_to_end(&mut bytes).ok()?;
+        (bytes.len() <= LARGE_OBJECT && ObjectId::of(&bytes) == *id).then_some(bytes)
+    }
+
+    fn leave_copy(&self, id: &ObjectId, bytes: &[u8]) {
+        if let Some(pool) = &self.copies {
+            // It would only save the next one the way.
+            let _ = pool.put(id, bytes);
+        }
     }
 
     /// Reads one run of records, which must be the one that the head names.

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use chronicle_core::{
-    CODEC_SEALED, ChunkManifest, ContentStorage, Error, LARGE_OBJECT, ObjectId, cut_into_pieces,
-    pack_object, unpack_object,
+    CODEC_SEALED, ChunkManifest, ContentStorage, Error, LARGE_OBJECT, ObjectId, PooledCache,
+    cut_into_pieces, pack_object, unpack_object,
 };
 
 use crate::bucket::{Bucket, ConditionalPut};
@@ -42,6 +42,8 @@ pub struct RemoteStore {
     known: Mutex<Known>,
     /// Held while the bucket is listed or packs are taken away, so that no old list undoes a deletion.
     changing: Mutex<()>,
+    /// Copies of what was fetched before, if there is a place for them.
+    pub(crate) copies: Option<PooledCache>,
 }
 
 impl std::fmt::Debug for Known {
@@ -60,9 +62,15 @@ impl RemoteStore {
         let keys = RwLock::new(format::check_or_make(&bucket, key.as_ref())?);
         let conditional = bucket.probe()?;
         let (known, changing) = (Mutex::default(), Mutex::default());
-        let store = Self { bucket, keys, conditional, known, changing };
+        let store = Self { bucket, keys, conditional, known, changing, copies: None };
         store.refresh()?;
         Ok(store)
+    }
+
+    /// The same store, which reads histories through a pool of copies and leaves copies there.
+    #[must_use]
+    pub fn with_copies(self, pool: Option<PooledCache>) -> Self {
+        Self { copies: pool, ..self }
     }
 
     /// What puts that must not overwrite do here; nothing depends on it.

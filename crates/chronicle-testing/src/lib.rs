@@ -9,6 +9,8 @@ pub mod contract;
 pub mod dice;
 pub mod drive;
 pub mod env;
+pub mod fault_contract;
+pub mod faulty;
 pub mod fuzz;
 pub mod garage;
 pub mod git;

@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chronicle_core::{Error, Home, to_hex};
+use chronicle_core::{Cached, Error, Home, PooledCache, to_hex};
 use chronicle_remote::{Bucket, BucketOptions, LazyStore, RemoteKey, RemoteStore};
 use toml_edit::DocumentMut;
 
@@ -16,6 +16,9 @@ use crate::error::CommandError;
 
 const FILE: &str = "bucket.toml";
 const ID: &str = "bucket.id";
+
+/// How long a pool may get where nobody says.
+const POOL_BYTES: u64 = 4 << 30;
 
 /// What people set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,6 +31,10 @@ pub(crate) struct BucketSettings {
     pub(crate) allow_http: bool,
     /// Nothing is sent unless somebody says `push`.
     pub(crate) manual: bool,
+    /// A directory that other homes and users of this machine use too, for copies of what is fetched.
+    pub(crate) pool: Option<PathBuf>,
+    /// How long the pool may get.
+    pub(crate) pool_bytes: Option<u64>,
 }
 
 impl BucketSettings {
@@ -58,6 +65,11 @@ impl BucketSettings {
             key: text("key")?.map(PathBuf::from),
             allow_http: flag("allow_http")?,
             manual: flag("manual")?,
+            pool: text("pool")?.map(PathBuf::from),
+            pool_bytes: match document.get("pool_bytes") {
+                None => None,
+                Some(item) => Some(u64::try_from(item.as_integer()?).ok()?),
+            },
         })
     }
 
@@ -70,8 +82,13 @@ impl BucketSettings {
                 document[name] = toml_edit::value(value);
             }
         }
-        if let Some(key) = &self.key {
-            document["key"] = toml_edit::value(key.to_string_lossy().into_owned());
+        for (name, path) in [("key", &self.key), ("pool", &self.pool)] {
+            if let Some(path) = path {
+                document[name] = toml_edit::value(path.to_string_lossy().into_owned());
+            }
+        }
+        if let Some(bytes) = self.pool_bytes.and_then(|bytes| i64::try_from(bytes).ok()) {
+            document["pool_bytes"] = toml_edit::value(bytes);
         }
         for (name, value) in [("allow_http", self.allow_http), ("manual", self.manual)] {
             if value {
@@ -102,7 +119,14 @@ impl BucketSettings {
             allow_http: self.allow_http,
             ..BucketOptions::from_environment()
         };
-        RemoteStore::connect(Bucket::open(&self.url, &options)?, key)
+        let store = RemoteStore::connect(Bucket::open(&self.url, &options)?, key)?;
+        Ok(store.with_copies(self.copies()))
+    }
+
+    /// The pool, looked at when it is used.
+    pub(crate) fn copies(&self) -> Option<PooledCache> {
+        let bytes = self.pool_bytes.unwrap_or(POOL_BYTES);
+        self.pool.as_ref().map(|pool| PooledCache::at(pool, bytes))
     }
 }
 
@@ -111,7 +135,12 @@ pub(crate) fn home() -> Result<Home, CommandError> {
     let home = Home::from_env()?;
     // Settings that make no sense are told of by whoever needs the bucket.
     let Ok(Some(settings)) = BucketSettings::read(&home) else { return Ok(home) };
-    Ok(home.before(Arc::new(LazyStore::new(move || settings.connect()))))
+    let copies = settings.copies();
+    let far = LazyStore::new(move || settings.connect());
+    Ok(match copies {
+        Some(pool) => home.before(Arc::new(Cached::unbounded(pool, far))),
+        None => home.before(Arc::new(far)),
+    })
 }
 
 /// What tells this home from others that use the same place: made once.
@@ -203,11 +232,19 @@ mod tests {
             endpoint: Some("http://127.0.0.1:9".to_owned()),
             key: Some(PathBuf::from("/k")),
             manual: true,
+            pool: Some(PathBuf::from("/p")),
+            pool_bytes: Some(1 << 30),
             ..BucketSettings::default()
         };
         settings.write(&home).unwrap();
         assert_eq!(BucketSettings::read(&home).unwrap(), Some(settings));
-        for text in ["url = 3", "x = 1", "url = \"u\"\nmanual = \"no\"", "["] {
+        for text in [
+            "url = 3",
+            "x = 1",
+            "url = \"u\"\npool_bytes = -1",
+            "url = \"u\"\nmanual = \"no\"",
+            "[",
+        ] {
             fs::write(home.path().join(FILE), text).unwrap();
             assert!(BucketSettings::read(&home).is_err(), "{text}");
         }

@@ -67,13 +67,13 @@ impl Catalog {
     }
 
     /// Takes these small contents away and leaves nothing of them in the files, nor of anything else
-    /// that is not needed any more.
-    pub(crate) fn scrub(&mut self, gone: &[ObjectId]) -> Result<()> {
+    /// that is not needed any more. Copies elsewhere that could not be taken away are remembered.
+    pub(crate) fn scrub(&mut self, gone: &[ObjectId], copies: &[ObjectId]) -> Result<()> {
         let scrub = || -> rusqlite::Result<bool> {
             // What is overwritten, and the pages that are written anew, begin as zeros.
             self.connection.pragma_update(None, "secure_delete", true)?;
             self.connection.execute_batch("BEGIN IMMEDIATE")?;
-            let marked = self.delete_objects(gone);
+            let marked = self.delete_objects(gone, copies);
             let end = if marked.is_ok() { "COMMIT" } else { "ROLLBACK" };
             self.connection.execute_batch(end)?;
             marked?;
@@ -81,7 +81,7 @@ impl Catalog {
             self.connection.execute_batch("VACUUM")?;
             let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
             let busy: i64 = self.connection.query_row(sql, [], |row| row.get(0))?;
-            if busy == 0 {
+            if busy == 0 && copies.is_empty() {
                 self.connection.execute("DELETE FROM state WHERE key = ?1", [FORGETTING])?;
             }
             Ok(busy == 0)
@@ -94,14 +94,15 @@ impl Catalog {
         }
     }
 
-    /// Deletes small contents, and says in the same transaction that scrubbing is left.
-    fn delete_objects(&self, gone: &[ObjectId]) -> rusqlite::Result<()> {
+    /// Deletes small contents, and says in the same transaction that scrubbing is left, or more.
+    fn delete_objects(&self, gone: &[ObjectId], copies: &[ObjectId]) -> rusqlite::Result<()> {
         let mut delete = self.connection.prepare("DELETE FROM object WHERE id = ?1")?;
         for id in gone {
             delete.execute([&id.0[..]])?;
         }
-        let sql = "INSERT OR REPLACE INTO state (key, value) VALUES (?1, x'')";
-        self.connection.execute(sql, [FORGETTING]).map(drop)
+        let left: Vec<u8> = copies.iter().flat_map(|id| id.0).collect();
+        let sql = "INSERT OR REPLACE INTO state (key, value) VALUES (?1, ?2)";
+        self.connection.execute(sql, rusqlite::params![FORGETTING, left]).map(drop)
     }
 }
 

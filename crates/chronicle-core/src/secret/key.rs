@@ -25,7 +25,7 @@ pub(crate) struct SecretKey {
 }
 
 impl SecretKey {
-    pub(super) fn new(seed: &[u8; 32]) -> Self {
+    pub(crate) fn new(seed: &[u8; 32]) -> Self {
         let mut mark = [0; KEY_MARK];
         mark.copy_from_slice(&blake3::derive_key(MARK, seed)[..KEY_MARK]);
         Self {

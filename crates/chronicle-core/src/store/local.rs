@@ -12,14 +12,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::away;
 use super::clones::Clones;
+use super::encrypting::check_form;
 use super::files::{self, Lock, Temporary};
 use super::loose::Loose;
 use super::pack::Directories;
 use super::packs::Packs;
 use super::tier::Tier;
 use super::{
-    CODEC_SEALED, ContentStorage, Intake, LARGE_OBJECT, Piece, SOURCE, pack_object, unpack_object,
-    verify,
+    CODEC_SEALED, ContentStorage, Intake, LARGE_OBJECT, Piece, SOURCE, SealedStorage, corrupt,
+    pack_object, unpack_object, verify,
 };
 use crate::error::{Context, Error, Result};
 use crate::id::ObjectId;
@@ -383,6 +384,22 @@ impl ContentStorage for LocalStore {
         }
         let _lock = self.hold()?;
         self.loose.put_stream(&mut start.as_slice().chain(source))
+    }
+}
+
+impl SealedStorage for LocalStore {
+    fn get_sealed(&self, name: &ObjectId) -> Result<Vec<u8>> {
+        match self.loose.sealed_form(name)? {
+            Some(form) => Ok(form),
+            None if self.exists(name)? => Err(corrupt(name, "it is not a sealed form")),
+            None => Err(Error::Missing(*name)),
+        }
+    }
+
+    fn put_sealed(&self, name: &ObjectId, form: &[u8]) -> Result<()> {
+        check_form(name, form)?;
+        let _lock = self.hold()?;
+        self.loose.put(name, form)
     }
 }
 

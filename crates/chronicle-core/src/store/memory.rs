@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::io::{Cursor, Read};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{ContentStorage, verify};
+use super::encrypting::check_form;
+use super::{ContentStorage, SealedStorage, corrupt, verify};
 use crate::error::{Context, Error, Result};
 use crate::id::ObjectId;
 
@@ -27,7 +28,12 @@ impl MemoryStore {
 
 impl ContentStorage for MemoryStore {
     fn get(&self, id: &ObjectId) -> Result<Vec<u8>> {
-        self.objects().get(id).cloned().ok_or(Error::Missing(*id))
+        let bytes = self.get_sealed(id)?;
+        match verify(id, &bytes) {
+            // Its name is that of something sealed.
+            Err(_) => Err(corrupt(id, "it is sealed")),
+            Ok(()) => Ok(bytes),
+        }
     }
 
     fn put(&self, id: &ObjectId, bytes: &[u8]) -> Result<()> {
@@ -55,5 +61,17 @@ impl ContentStorage for MemoryStore {
         let id = ObjectId::of(&bytes);
         self.put(&id, &bytes)?;
         Ok((id, bytes.len() as u64))
+    }
+}
+
+impl SealedStorage for MemoryStore {
+    fn get_sealed(&self, name: &ObjectId) -> Result<Vec<u8>> {
+        self.objects().get(name).cloned().ok_or(Error::Missing(*name))
+    }
+
+    fn put_sealed(&self, name: &ObjectId, form: &[u8]) -> Result<()> {
+        check_form(name, form)?;
+        self.objects().insert(*name, form.to_vec());
+        Ok(())
     }
 }

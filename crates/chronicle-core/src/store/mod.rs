@@ -4,13 +4,16 @@
 //! an [`Intake`] belongs to one capture, whose commit point is the catalog's transaction.
 
 mod away;
+mod cached;
 mod chunks;
 mod clones;
 mod delta;
+mod encrypting;
 mod files;
 mod group;
 #[cfg(test)]
 mod group_tests;
+mod handles;
 mod index;
 mod intake;
 mod local;
@@ -18,9 +21,12 @@ mod loose;
 mod memory;
 mod pack;
 mod packs;
+mod pool;
 mod repair;
+mod retrying;
 mod sweep;
 mod tier;
+mod verified;
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -31,24 +37,49 @@ use crate::error::{Error, Result};
 use crate::id::ObjectId;
 use crate::secret::{Refused, SecretKey, Secrets, seal, unseal};
 
+pub use cached::Cached;
 pub use chunks::{ChunkManifest, Piece, cut as cut_into_pieces};
 pub(crate) use clones::Cloned;
 pub use delta::pack_version;
 pub(crate) use delta::{Bases, base_of, depth_of, open_chain, smaller};
+pub use encrypting::{Encrypting, SealedStorage};
 pub(crate) use files::Lock as StoreLock;
 pub(crate) use intake::WHOLE_MAX;
 pub use intake::{Intake, Row};
 pub use local::LocalStore;
 pub use memory::MemoryStore;
+pub use pool::PooledCache;
 pub(crate) use repair::{Disorder, keep_aside};
+pub use retrying::{Retries, Retrying};
 pub(crate) use sweep::Needed;
 pub(crate) use tier::Tier;
 pub use tier::TieredStore;
+pub use verified::Verified;
 
 /// Content of more bytes than this is streamed into a file of its own.
 pub const LARGE_OBJECT: usize = 4 << 20;
 
 /// Keeps objects; every store passes the same contract suite.
+///
+/// Stores are put around and before one another. Here a store that is not trusted is asked again where a
+/// failure may pass, what it gives is checked, and what was read is kept in memory for the next time:
+///
+/// ```
+/// use chronicle_core::{Cached, ContentStorage, MemoryStore, ObjectId, Retries, Retrying, Verified};
+///
+/// # fn main() -> chronicle_core::Result<()> {
+/// let far = MemoryStore::new(); // Somebody else's.
+/// let far = Verified::new(Retrying::new(far, Retries::default()));
+/// let store = Cached::new(MemoryStore::new(), far, 64 << 20);
+///
+/// let id = ObjectId::of(b"content");
+/// store.put(&id, b"content")?;
+/// assert!(store.far().exists(&id)? && store.near().exists(&id)?);
+/// assert_eq!(store.get(&id)?, b"content");
+/// assert!(store.put(&id, b"other bytes").is_err());
+/// # Ok(())
+/// # }
+/// ```
 pub trait ContentStorage: Send + Sync {
     /// The object's bytes, verified: `Missing` if it is not here, `Corrupt` if it is damaged.
     fn get(&self, id: &ObjectId) -> Result<Vec<u8>>;
@@ -72,6 +103,11 @@ pub trait ContentStorage: Send + Sync {
 
     /// Keeps everything the source gives, durable on return, and says its name and length.
     fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)>;
+
+    /// Takes away copies of an object that only save a way, as caches have; the object itself stays.
+    fn drop_copy(&self, _id: &ObjectId) -> Result<()> {
+        Ok(())
+    }
 }
 
 const LEVEL: i32 = 3;
@@ -175,10 +211,13 @@ pub fn pack_object(bytes: &[u8]) -> Vec<u8> {
 
 /// The stored form of secret bytes, and the name that only the key's owner can compute.
 pub(crate) fn pack_secret(key: &SecretKey, bytes: &[u8]) -> (ObjectId, Vec<u8>) {
+    (key.address(bytes), sealed_form(key, bytes))
+}
+
+fn sealed_form(key: &SecretKey, bytes: &[u8]) -> Vec<u8> {
     let sealed = with_stored(bytes, |inner| seal(key, &[&[inner.codec], inner.payload].concat()));
     let raw_length = bytes.len() as u64;
-    let stored = Stored { codec: CODEC_SEALED, raw_length, payload: &sealed };
-    (key.address(bytes), stored.to_bytes())
+    Stored { codec: CODEC_SEALED, raw_length, payload: &sealed }.to_bytes()
 }
 
 /// The bytes of a stored form, sealed or not, if they are the ones that the name says.
@@ -198,14 +237,28 @@ fn open_sealed(
     secrets: &Secrets,
 ) -> Result<Vec<u8>> {
     let key = secrets.key()?;
-    let inner = unseal(key, sealed).map_err(|why| refused(id, why))?;
-    let (codec, payload) = inner.split_first().ok_or_else(|| corrupt(id, "it is cut off"))?;
-    let inner = Stored { codec: *codec, raw_length, payload };
-    let bytes = decode(inner).map_err(|why| corrupt(id, why))?;
+    let bytes = unsealed(id, raw_length, sealed, key)?;
     match key.address(&bytes) == *id {
         true => Ok(bytes),
         false => Err(corrupt(id, "its bytes have another hash")),
     }
+}
+
+/// The bytes of a sealed form, whatever their name.
+fn open_with_key(id: &ObjectId, stored: &[u8], key: &SecretKey) -> Result<Vec<u8>> {
+    match Stored::parse(stored) {
+        Ok(Stored { codec: CODEC_SEALED, raw_length, payload }) => {
+            unsealed(id, raw_length, payload, key)
+        }
+        _ => Err(corrupt(id, "it is not a sealed form")),
+    }
+}
+
+fn unsealed(id: &ObjectId, raw_length: u64, sealed: &[u8], key: &SecretKey) -> Result<Vec<u8>> {
+    let inner = unseal(key, sealed).map_err(|why| refused(id, why))?;
+    let (codec, payload) = inner.split_first().ok_or_else(|| corrupt(id, "it is cut off"))?;
+    let inner = Stored { codec: *codec, raw_length, payload };
+    decode(inner).map_err(|why| corrupt(id, why))
 }
 
 fn refused(id: &ObjectId, why: Refused) -> Error {

@@ -33,6 +33,11 @@ impl Tier {
     pub(super) fn get(&self, id: &ObjectId) -> Result<Vec<u8>> {
         self.store().ok_or(Error::Missing(*id))?.get(id)
     }
+
+    /// Takes away copies that are only caches.
+    pub(crate) fn drop_copy(&self, id: &ObjectId) -> Result<()> {
+        self.store().map_or(Ok(()), |store| store.drop_copy(id))
+    }
 }
 
 /// Two stores as one: a near one that everything is written to, and a far one that has more.
@@ -121,9 +126,11 @@ impl<N: ContentStorage, F: ContentStorage> ContentStorage for TieredStore<N, F> 
     }
 
     fn delete(&self, id: &ObjectId) -> Result<()> {
-        self.lock().remove(id);
         self.far.delete(id)?;
-        self.near.delete(id)
+        self.near.delete(id)?;
+        // Last: what could not be deleted is still brought to the far one.
+        self.lock().remove(id);
+        Ok(())
     }
 
     fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send + '_>> {
@@ -142,5 +149,10 @@ impl<N: ContentStorage, F: ContentStorage> ContentStorage for TieredStore<N, F> 
         let (id, length) = self.near.put_stream(source)?;
         self.lock().insert(id);
         Ok((id, length))
+    }
+
+    fn drop_copy(&self, id: &ObjectId) -> Result<()> {
+        self.near.drop_copy(id)?;
+        self.far.drop_copy(id)
     }
 }

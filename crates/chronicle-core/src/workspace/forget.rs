@@ -48,7 +48,7 @@ impl Workspace {
     ) -> Result<ForgetReport> {
         let _lock = self.lock(PATIENCE)?;
         self.finish_pending()?;
-        self.home.finish_forgetting()?;
+        let _ = self.home.finish_forgetting()?;
         self.settle_fully()?;
         let objects = self.with_other_names(self.objects_of(what)?)?;
         let named = self.changes_naming(&objects)?;
@@ -77,8 +77,10 @@ impl Workspace {
         }
         self.commit_forget(what, &objects, named, hidden)?;
         self.opened_prune.set(None);
-        self.home.finish_forgetting()?;
-        Ok(report)
+        match self.home.finish_forgetting()? {
+            Some(copies_left) => Err(copies_left),
+            None => Ok(report),
+        }
     }
 
     fn commit_forget(

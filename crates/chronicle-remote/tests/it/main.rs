@@ -12,4 +12,5 @@ mod refusals;
 mod sealed;
 mod server;
 mod shared;
+mod trouble;
 mod wire;

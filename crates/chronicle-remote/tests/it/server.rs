@@ -149,6 +149,11 @@ impl Server {
         state.seen.clear();
     }
 
+    /// Takes everything away, as a bucket that was deleted and made anew.
+    pub fn empty(&self) {
+        self.state.lock().unwrap().objects.clear();
+    }
+
     /// How many requests of this method came about keys with this part.
     pub fn count(&self, method: &str, part: &str) -> usize {
         let begin = format!("{method} ");

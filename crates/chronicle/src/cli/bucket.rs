@@ -54,6 +54,15 @@ pub(crate) struct BucketPlaceArgs {
     /// Speak unencrypted HTTP with a server that is not this machine
     #[arg(long)]
     pub(crate) allow_http: bool,
+    /// A directory for copies of what is fetched, which homes and users of this machine may share
+    ///
+    /// Everybody in its group can read what is there. It must belong to you or to root, with mode 2770 for a
+    /// group; where it is not there it is made for you alone.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) pool: Option<PathBuf>,
+    /// How long the pool may get; 4 GiB where it is not said
+    #[arg(long, value_name = "BYTES", requires = "pool")]
+    pub(crate) pool_bytes: Option<u64>,
 }
 
 /// Take contents away here that the bucket has

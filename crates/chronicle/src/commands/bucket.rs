@@ -39,14 +39,23 @@ pub(crate) fn given(
             path.display()
         ));
     }
-    Ok(BucketSettings {
+    let settings = BucketSettings {
         url: url.to_owned(),
         endpoint: place.endpoint.clone(),
         region: place.region.clone(),
         key,
         allow_http: place.allow_http,
         manual: false,
-    })
+        pool: place.pool.as_ref().map(|pool| invocation.directory.join(pool)),
+        pool_bytes: place.pool_bytes,
+    };
+    if let (Some(pool), Ok(workspace)) = (&settings.pool, invocation.open())
+        && pool.starts_with(workspace.root())
+    {
+        return Err(CommandError::usage("A pool cannot lie inside a workspace"));
+    }
+    settings.copies().map_or(Ok(()), |pool| pool.prepare())?;
+    Ok(settings)
 }
 
 fn set(invocation: &mut Invocation, args: &BucketSetArgs) -> Outcome {
@@ -79,7 +88,7 @@ fn show(invocation: &mut Invocation) -> Outcome {
     if ui.json() {
         ui.data(&json!({ "schema": SCHEMA, "url": settings.url, "endpoint": settings.endpoint,
             "region": settings.region, "key": key, "allow_http": settings.allow_http,
-            "manual": settings.manual }));
+            "manual": settings.manual, "pool": settings.pool.as_ref().map(|pool| pool.display().to_string()) }));
         return Ok(0);
     }
     ui.line(format!("Place     {}", printable(&settings.url)));
@@ -94,6 +103,12 @@ fn show(invocation: &mut Invocation) -> Outcome {
         "Pushed    {}",
         if settings.manual { "by command" } else { "after every turn" }
     ));
+    if let Some(pool) = &settings.pool {
+        ui.line(format!("Pool      {}", printable(&pool.display().to_string())));
+    }
+    if let Some(Err(error)) = settings.copies().map(|pool| pool.check()) {
+        ui.note(format!("{error}. Nothing is read from there or kept there"));
+    }
     Ok(0)
 }
 

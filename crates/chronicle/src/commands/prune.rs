@@ -9,6 +9,7 @@ use chronicle_core::{GcReport, Home, PruneReport, Workspace};
 
 use super::Invocation;
 use super::watch::close_inherited;
+use crate::bucket;
 use crate::cli::PruneArgs;
 use crate::error::{CommandError, Outcome};
 use crate::render::{count, grouped, size};
@@ -68,7 +69,7 @@ pub(crate) fn detached(arguments: &[OsString]) -> u8 {
 }
 
 fn prune_if_due(root: &Path) -> Result<(), CommandError> {
-    let mut workspace = Workspace::open(&Home::from_env()?, root)?;
+    let mut workspace = Workspace::open(&bucket::home()?, root)?;
     if workspace.prune_is_due()? {
         workspace.prune_by_rules(false)?;
     }
@@ -93,7 +94,8 @@ fn words(report: &PruneReport) -> String {
 
 pub(crate) fn collect_garbage(invocation: &mut Invocation) -> Outcome {
     let meter = Meter::new(&invocation.ui);
-    let collected = Home::from_env()?.collect_garbage(&|done, total| {
+    // With its bucket, since what is being forgotten may have copies before it.
+    let collected = bucket::home()?.collect_garbage(&|done, total| {
         meter.show(|| format!("{} of {} looked at", grouped(done), grouped(total)));
     });
     meter.clear();

@@ -334,3 +334,65 @@ fn noise(seed: u64) -> Vec<u8> {
     };
     (0..100 << 7).flat_map(|_| next()).collect()
 }
+
+/// Two homes of a machine share copies; an unsafe directory is refused, and forgetting reaches the pool.
+#[test]
+fn homes_share_a_pool_and_what_is_forgotten_leaves_it() {
+    let test = "homes_share_a_pool_and_what_is_forgotten_leaves_it";
+    let Some(moto) = Moto::start(test) else { return };
+    let place = Place::adopted(&moto, &[("kept", &text(60))]);
+    // So many that they are kept in a pack, which can be taken away.
+    for number in 0..100 {
+        place.cli.write(&format!("many/{number}"), &text(100 + number));
+    }
+    place.call(&["settle"]).ok();
+    fs::remove_dir_all(place.cli.root().join("many")).unwrap();
+    place.turn("notes", "short");
+    let shared = tempfile::tempdir().unwrap();
+    let pool = shared.path().join("pool");
+    let at = pool.display().to_string();
+    place.set("pool", &["--manual", "--pool", &at]);
+    assert_eq!(place.call(&["--json", "bucket", "show"]).ok().json()["pool"], at);
+    place.call(&["push"]).ok();
+    place.call(&["bucket", "evict"]).ok();
+    assert_eq!(place.call(&["cat", "many/7", "--at", "seq:3"]).ok().stdout, text(107));
+    let copy = pool.join(chronicle_core::ObjectId::of(text(107).as_bytes()).hex());
+    assert_eq!(fs::read_to_string(&copy).unwrap(), text(107));
+
+    let other = Place::fresh(&moto);
+    let (mut words, into) = other.clone_words("pool", &place.key());
+    words.extend(["--pool".to_owned(), at.clone()]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    fs::write(&copy, "what another made of it").unwrap();
+    other.call(&words).ok();
+    assert_eq!(fs::read_to_string(into.join("kept")).unwrap(), text(60));
+    other.call(&["-C", &into.display().to_string(), "verify", "--deep"]).ok();
+    assert_eq!(fs::read_to_string(&copy).unwrap(), text(107), "the damaged copy is replaced");
+    assert!(pool.join(chronicle_core::ObjectId::of(text(60).as_bytes()).hex()).exists());
+
+    place.call(&["forget", "many/7", "--yes"]).ok();
+    assert!(!copy.exists());
+
+    // A copy that cannot be taken away is told of, and goes as soon as it can.
+    assert_eq!(place.call(&["cat", "many/8", "--at", "seq:3"]).ok().stdout, text(108));
+    let copy = pool.join(chronicle_core::ObjectId::of(text(108).as_bytes()).hex());
+    let open_to = |mode| {
+        fs::set_permissions(&pool, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    open_to(0o777);
+    let left = place.call(&["--json", "forget", "many/8", "--yes"]);
+    assert!(left.status == 1 && left.stderr.contains("unsafe_pool"), "{left:?}");
+    place.call(&["gc"]).ok();
+    assert!(copy.exists());
+    open_to(0o700);
+    place.call(&["gc"]).ok();
+    assert!(!copy.exists());
+    place.call(&["verify", "--deep"]).ok();
+    open_to(0o777);
+    let url = ["bucket", "set", "s3://bucket/pool", "--plain", "--endpoint", &place.endpoint];
+    let refused = place.call(&[&["--json"], &url[..], &["--pool", &at]].concat());
+    assert!(refused.stderr.contains("unsafe_pool"), "{refused:?}");
+    let refused = place.call(&[&url[..], &["--pool", "inside"]].concat());
+    assert_eq!(refused.status, 2, "in a workspace it would become history: {refused:?}");
+    assert_eq!(place.call(&["cat", "kept"]).ok().stdout, text(60), "reads go on without it");
+}

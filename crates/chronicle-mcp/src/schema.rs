@@ -396,6 +396,7 @@ pub(crate) fn verified() -> Value {
         ("objects", number()),
         ("objects_read", number()),
         ("objects_not_read", number()),
+        ("objects_away", number()),
         ("head_hash", text()),
         ("root", text()),
         ("heads", number()),
@@ -411,6 +412,18 @@ fn witness() -> Value {
         ("size", number()),
         ("behind", number()),
         ("problem", or_null(text())),
+    ])
+}
+
+fn mirror() -> Value {
+    object([
+        ("place", text()),
+        ("seq", number()),
+        ("behind", number()),
+        ("pushed_at", or_null(text())),
+        ("failures", number()),
+        ("next_try", or_null(text())),
+        ("error", or_null(text())),
     ])
 }
 
@@ -449,6 +462,7 @@ pub(crate) fn status() -> Value {
         ("signed_size", number()),
         ("head_problem", or_null(text())),
         ("witnesses", list(witness())),
+        ("mirror", or_null(mirror())),
         ("own_sessions", list(text())),
         ("left_off?", left_off()),
     ])

@@ -178,6 +178,8 @@ mod tests {
     use super::*;
 
     const NAME: PackName = PackName([7; 32]);
+    /// Where the first object of a pack lies.
+    const FIRST: u64 = PACK_HEAD + LENGTH;
 
     fn index(places: &[(u8, u64, u32)]) -> Index {
         let object = |&(id, offset, length): &(u8, u64, u32)| {
@@ -195,22 +197,22 @@ mod tests {
 
     #[test]
     fn index_comes_back_and_finds_its_objects() {
-        let index = index(&[(1, 50, 50), (2, 16, 30)]);
+        let index = index(&[(1, 64, 36), (2, FIRST, 30)]);
         let parsed = Index::parse(NAME, &index.encode()).unwrap();
         assert_eq!(parsed, index);
-        assert_eq!(parsed.find(&ObjectId([2; 32])), Some(Location { offset: 16, length: 30 }));
+        assert_eq!(parsed.find(&ObjectId([2; 32])), Some(Location { offset: FIRST, length: 30 }));
         assert_eq!(parsed.find(&ObjectId([3; 32])), None);
     }
 
     #[test]
     fn index_that_lies_is_refused() {
-        check_refused(&[(2, 16, 10), (1, 40, 10)], "its objects are out of order");
-        check_refused(&[(1, 16, 10), (1, 40, 10)], "its objects are out of order");
+        check_refused(&[(2, FIRST, 10), (1, 60, 10)], "its objects are out of order");
+        check_refused(&[(1, FIRST, 10), (1, 60, 10)], "its objects are out of order");
         check_refused(&[(1, 50, 51)], "an object lies outside the pack");
-        check_refused(&[(1, 16, 0)], "an object lies outside the pack");
+        check_refused(&[(1, FIRST, 0)], "an object lies outside the pack");
         check_refused(&[(1, u64::MAX - 1, 10)], "an object lies outside the pack");
-        check_refused(&[(1, 16, 30), (2, 49, 10)], "its objects overlap");
-        check_refused(&[(1, 15, 10)], "its objects overlap");
+        check_refused(&[(1, FIRST, 30), (2, 65, 10)], "its objects overlap");
+        check_refused(&[(1, FIRST - 1, 10)], "its objects overlap");
         let other = Index::parse(PackName([8; 32]), &index(&[]).encode());
         assert_eq!(other, Err(Refusal::Damaged("it belongs to another pack")));
     }

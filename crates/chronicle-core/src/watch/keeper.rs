@@ -63,6 +63,8 @@ pub(super) struct Keeper<'s> {
     moving: HashMap<u32, Place>,
     /// Directories that may not be read, and so not be watched.
     blind: BTreeSet<Place>,
+    /// Directories in which one was not where it should be: they are listed again after the next events.
+    incomplete: BTreeSet<Place>,
     /// Directories with a name that tools give to mass, whatever the filter says of them now.
     suspects: BTreeSet<Place>,
     doubtful: Doubtful,
@@ -138,6 +140,7 @@ impl<'s> Keeper<'s> {
             pending,
             moving: HashMap::new(),
             blind: BTreeSet::new(),
+            incomplete: BTreeSet::new(),
             suspects: BTreeSet::new(),
             doubtful: Doubtful::default(),
             filter: None,
@@ -230,6 +233,7 @@ impl<'s> Keeper<'s> {
         for event in told {
             self.event(&event, ledger)?;
         }
+        self.pending.extend(std::mem::take(&mut self.incomplete));
         // Whatever did not arrive anywhere left the workspace.
         for (_, place) in std::mem::take(&mut self.moving) {
             self.forget(place);
@@ -449,8 +453,10 @@ impl<'s> Keeper<'s> {
         let handle = root.handle().map_err(|_| Doubt::RootMoved)?;
         let directory = match fs::open_directory_at(handle, root.below(&path)) {
             Ok(directory) => directory,
-            // The event that says so is on its way.
+            // The event that says so is on its way. It may be about a directory above, which will arrive
+            // somewhere without this one.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if !self.places.is_root(place) => {
+                self.incomplete.extend(self.places.parent(place));
                 self.forget(place);
                 return Ok(());
             }

@@ -94,6 +94,11 @@ impl Places {
         self.node(place).map_or(&[], |node| &node.name)
     }
 
+    /// The directory that one is in, if it is in one that is watched or will be.
+    pub(super) fn parent(&self, place: Place) -> Option<Place> {
+        self.node(place)?.parent
+    }
+
     /// Where a directory is; `None` while it is nowhere.
     pub(super) fn path(&self, place: Place) -> Option<Vec<u8>> {
         let mut names = Vec::new();

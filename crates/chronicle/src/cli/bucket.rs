@@ -39,7 +39,7 @@ pub(crate) struct BucketSetArgs {
 /// Where a bucket is and how it is sealed.
 #[derive(Debug, Args)]
 pub(crate) struct BucketPlaceArgs {
-    /// The server, such as https://s3.example.org; without one it is AWS
+    /// The server, such as `https://s3.example.org`; without one it is AWS
     #[arg(long, value_name = "URL")]
     pub(crate) endpoint: Option<String>,
     /// The region

@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn index_comes_back_and_finds_its_objects() {
-        let index = index(&[(1, 64, 36), (2, FIRST, 30)]);
+        let index = index(&[(1, 66, 34), (2, FIRST, 30)]);
         let parsed = Index::parse(NAME, &index.encode()).unwrap();
         assert_eq!(parsed, index);
         assert_eq!(parsed.find(&ObjectId([2; 32])), Some(Location { offset: FIRST, length: 30 }));

@@ -14,6 +14,7 @@ use crate::record::{Kind, Record, Sealed};
 use crate::secret::Secrets;
 use crate::store::{ContentStorage, LocalStore, Needed, Row, pack_object};
 use crate::view::{GcReport, SCHEMA};
+use crate::workspace::Mirrored;
 
 impl Home {
     /// Takes away all content that no record and no known state of any workspace names.
@@ -40,10 +41,17 @@ impl Home {
 
     /// Takes away content that is needed, but that another store has, until about so many bytes are free.
     ///
-    /// What stands in a workspace stays, and so does what is secret. `has` must not answer by memory.
-    pub fn evict(&self, bytes: u64, has: &dyn Fn(&ObjectId) -> Result<bool>) -> Result<GcReport> {
+    /// What stands in a workspace stays, and so does what is secret, and what no record names that was pushed
+    /// to this place: it may be there for somebody else alone, who may take it away. `has` must not answer by
+    /// memory.
+    pub fn evict(
+        &self,
+        bytes: u64,
+        place: &str,
+        has: &dyn Fn(&ObjectId) -> Result<bool>,
+    ) -> Result<GcReport> {
         let mut needed = Everything::gather(self)?;
-        let going = needed.may_go(bytes, has)?;
+        let going = needed.may_go(bytes, place, has)?;
         needed.objects.retain(|id| !going.contains(id));
         needed.away = going;
         needed.refresh()?;
@@ -214,6 +222,7 @@ impl Everything {
     fn may_go(
         &self,
         bytes: u64,
+        place: &str,
         has: &dyn Fn(&ObjectId) -> Result<bool>,
     ) -> Result<HashSet<ObjectId>> {
         let (mut stays, mut going, mut freed) = (HashSet::new(), HashSet::new(), 0);
@@ -223,9 +232,10 @@ impl Everything {
             stays.extend(catalog.standing_on()?.into_iter().map(|(_, base)| base));
         }
         for (catalog, _) in &self.catalogs {
-            let mut after = Seq(0);
+            let (mut after, pushed) = (Seq(0), Mirrored::up_to(catalog, place)?);
             while freed < bytes {
-                let records = catalog.read(after, 64)?;
+                let mut records = catalog.read(after, 64)?;
+                records.retain(|sealed| sealed.seq <= pushed);
                 let Some(last) = records.last() else { break };
                 after = last.seq;
                 for file in files_in(catalog, &records)? {

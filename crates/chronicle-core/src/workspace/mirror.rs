@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use super::views::timestamp;
 use super::{Workspace, key};
-use crate::catalog::{LocalState, Log};
+use crate::catalog::{Catalog, LocalState, Log};
 use crate::codec::{DecodeError, Decoder, Encoder};
 use crate::entry::Entry;
 use crate::error::{Error, Result};
@@ -239,6 +239,14 @@ fn resolved_in(sealed: &Sealed) -> Result<Vec<ObjectId>> {
 }
 
 impl Mirrored {
+    /// Up to which record a place has the present life of a log.
+    pub(crate) fn up_to(catalog: &Catalog, place: &str) -> Result<Seq> {
+        let bytes = catalog.state(key::MIRRORED)?;
+        let said = bytes.and_then(|bytes| Self::decode(&bytes).ok());
+        let same = |said: &Self| said.place == place && said.epoch == catalog.epoch().0;
+        Ok(said.filter(same).map_or(Seq(0), |said| said.seq))
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut out = Encoder::default();
         out.bytes(self.place.as_bytes());

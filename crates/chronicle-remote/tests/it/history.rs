@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use chronicle_core::{
-    Clock, Error, Forgettable, Head, Home, InitOptions, ObjectId, Policy, RewindKind,
+    Clock, Error, Forgettable, Head, Home, InitOptions, Mirrored, ObjectId, Policy, RewindKind,
     RewindRequest, Stop, SystemClock, Time, TurnRequest, Workspace,
 };
 use chronicle_remote::{Bucket, Fetched, LogHead, PushOptions, Pushed, RemoteKey, RemoteStore};
@@ -333,10 +333,16 @@ fn what_was_taken_away_here_is_read_from_the_bucket() {
     std::fs::remove_file(machine.root().join("large.bin")).unwrap();
     turn(&mut workspace, &mut random, 5);
     let store = connect(&bucket, Some(4));
-    machine.push(&store, &workspace).unwrap();
+    let has = |id: &ObjectId| Ok(store.is_known(id));
+    let pushed = machine.push(&store, &workspace).unwrap();
+    // It is there, but for all that anybody here was told, only for somebody else.
+    assert_eq!(machine.home.evict(u64::MAX, "place", &has).unwrap().objects_gone, 0);
+    let (epoch, seq) = (workspace.position().unwrap().epoch.0, pushed.head.seq);
+    let mirrored = Mirrored { place: "place".to_owned(), epoch, seq, ..Mirrored::default() };
+    workspace.set_mirrored(&mirrored).unwrap();
     drop(workspace);
     let large = ObjectId::of(&chronicle_testing::contract::sample(3, 5 << 20));
-    let report = machine.home.evict(u64::MAX, &|id| Ok(store.is_known(id))).unwrap();
+    let report = machine.home.evict(u64::MAX, "place", &has).unwrap();
     assert!(report.freed_bytes > 1 << 20, "{report:?}");
     let alone = machine.open();
     assert!(!alone.has_content(&large).unwrap());

@@ -187,9 +187,11 @@ fn collect(invocation: &mut Invocation) -> Outcome {
 fn evict(invocation: &mut Invocation, args: &EvictArgs) -> Outcome {
     refuse_agents(invocation, "take content away")?;
     let home = bucket::home()?;
-    let store = required()?.connect()?;
+    let settings = required()?;
+    let store = settings.connect()?;
     // What the bucket has is what it listed just now.
-    let report = home.evict(args.bytes.unwrap_or(u64::MAX), &|id| Ok(store.is_known(id)))?;
+    let bytes = args.bytes.unwrap_or(u64::MAX);
+    let report = home.evict(bytes, &settings.url, &|id| Ok(store.is_known(id)))?;
     let ui = &mut invocation.ui;
     if ui.json() {
         ui.data(&report);

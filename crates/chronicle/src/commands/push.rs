@@ -90,15 +90,20 @@ fn push(
     });
     remember(workspace, &settings.url, done.as_ref().map(|(_, pushed)| pushed))?;
     let (store, pushed) = done?;
-    make_room(home, workspace, &store)?;
+    make_room(home, workspace, &settings.url, &store)?;
     Ok(pushed)
 }
 
 /// Where the budget is nearly used up, content goes that the bucket has.
-fn make_room(home: &Home, workspace: &Workspace, store: &RemoteStore) -> Result<(), CommandError> {
+fn make_room(
+    home: &Home,
+    workspace: &Workspace,
+    place: &str,
+    store: &RemoteStore,
+) -> Result<(), CommandError> {
     match workspace.excess()? {
         0 => Ok(()),
-        excess => Ok(home.evict(excess, &|id| Ok(store.is_known(id))).map(drop)?),
+        excess => Ok(home.evict(excess, place, &|id| Ok(store.is_known(id))).map(drop)?),
     }
 }
 

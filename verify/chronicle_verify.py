@@ -232,10 +232,39 @@ def changes_in(body):
         at = start + length
 
 
+def zstd():
+    """How to decompress, alone and against a base."""
+    try:
+        from compression.zstd import ZstdDict, decompress
+        return decompress, lambda data, base: decompress(data, ZstdDict(base, is_raw=True))
+    except ImportError:
+        import zstandard
+        raw = lambda base: zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        return (lambda data: zstandard.ZstdDecompressor().decompressobj().decompress(data),
+                lambda data, base: zstandard.ZstdDecompressor(dict_data=raw(base)).decompressobj().decompress(data))
+
+
+def whole_body(kept, packed):
+    """The body that a row keeps; as it is kept, which fits no commitment, if it cannot be unpacked."""
+    if not packed or not kept:
+        return kept
+    try:
+        decompress = zstd()[0]
+    except ImportError as missing:
+        sys.exit(f"Long records are compressed: install the Python module {missing.name}")
+    try:
+        body = decompress(bytes(kept))
+    except Exception:
+        return kept
+    return body if len(body) == packed else kept
+
+
 def forgotten_by(query):
     """What the newest forget that names a change says in its place."""
     said = {}
-    for seq, leaf, body in query("SELECT seq, leaf, body FROM record WHERE kind = 13 ORDER BY seq").fetchall():
+    forgets = "SELECT seq, leaf, body, packed FROM record WHERE kind = 13 ORDER BY seq"
+    for seq, leaf, kept, packed in query(forgets).fetchall():
+        body = whole_body(kept, packed)
         try:
             named = references(read_leaf(leaf)[5].get(25, b""))
             said.update({at: new for at, (_, new) in zip(named, changes_in(body)) if at[0] < seq})
@@ -255,7 +284,7 @@ def says(row):
 
 
 def body_fits(row, commitments, forgotten):
-    at, body = 0, row["body"]
+    at, body = 0, whole_body(row["body"], row["packed"])
     try:
         for place, commitment in enumerate(commitments):
             length, start = integer(body, at + 16)
@@ -359,7 +388,7 @@ def outside(who, head, good, log):
 
 def verify(db, anchor, witnesses, key):
     db.row_factory, db.text_factory = sqlite3.Row, bytes
-    columns = "seq, kind, leaf_hash, link, leaf, body"
+    columns = "seq, kind, leaf_hash, link, leaf, body, packed"
     query = lambda sql, *values: db.execute(sql, values)
     fields = lambda row: None if row is None else dict(zip(columns.split(", "), row))
     row_at = lambda seq: fields(query(f"SELECT {columns} FROM record WHERE seq = ?", seq).fetchone())
@@ -484,14 +513,7 @@ def members_of(form, decompress):
 def read_objects(db, store):
     try:
         import blake3
-        try:
-            from compression.zstd import ZstdDict, decompress
-            against = lambda data, base: decompress(data, ZstdDict(base, is_raw=True))
-        except ImportError:
-            import zstandard
-            decompress = lambda data: zstandard.ZstdDecompressor().decompressobj().decompress(data)
-            raw = lambda base: zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-            against = lambda data, base: zstandard.ZstdDecompressor(dict_data=raw(base)).decompressobj().decompress(data)
+        decompress, against = zstd()
     except ImportError as missing:
         return print(f"The objects were not read: there is no module {missing.name}")
     count = sealed = 0

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use chronicle_core::{Home, InitOptions, SnapshotRequest, Workspace, WorkspacePath};
+use rustix::fs::{Advice, fadvise};
 
 use crate::large;
 use crate::measure::{Result, chronicle, median, micros, run, timings_without};
@@ -39,6 +40,7 @@ pub(crate) fn rows(scratch: &Path, kind: &str) -> Result<Vec<Row>> {
         must_be_cloned(&home, 2 * round + 2)?;
         reading.push(micros(|| read(&path))? / 1e3);
     }
+    let from_disk = median(from_disk(&path)?);
     drop(workspace);
     fs::remove_dir_all(&top)?;
     fs::remove_dir_all(&home)?;
@@ -48,14 +50,11 @@ pub(crate) fn rows(scratch: &Path, kind: &str) -> Result<Vec<Row>> {
     };
     let reading = median(reading);
     let beside = "reading it from the cache in blocks of 1 MiB";
+    let what = |how| format!("capture before an edit of a changed file of 1 GiB on {kind}, {how}");
+    let library = median(library);
     Ok(vec![
-        row(
-            format!("capture before an edit of a changed file of 1 GiB on {kind}, in process"),
-            median(library),
-            reading,
-            beside,
-            PART,
-        ),
+        row(what("in process"), library, from_disk, "reading it from the disk", PART),
+        row(what("in process"), library, reading, beside, PART),
         row(
             "the same by `chronicle snapshot` as a process".to_owned(),
             median(process),
@@ -102,6 +101,13 @@ fn read(path: &Path) -> Result<u64> {
             count => total += count as u64,
         }
     }
+}
+
+/// How long it takes to read what no cache has, in milliseconds.
+fn from_disk(path: &Path) -> Result<Vec<f64>> {
+    let drop_cached =
+        || fadvise(File::open(path)?, 0, None, Advice::DontNeed).map_err(|e| e.into());
+    (0..3).map(|_| drop_cached().and_then(|()| Ok(micros(|| read(path))? / 1e3))).collect()
 }
 
 /// How long taking an edit back takes, and copying the whole file, in milliseconds.

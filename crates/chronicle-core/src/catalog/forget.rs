@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
 
-use super::{Catalog, LocalState, clones};
+use super::{Catalog, LocalState, body, clones};
 use crate::codec::{DecodeError, Decoder, Encoder, SALT_SIZE, encode_change};
 use crate::entry::Change;
 use crate::error::{Error, Result};
@@ -23,13 +23,16 @@ pub(super) fn apply(connection: &Connection, forget: &Record) -> rusqlite::Resul
     }
     for (seq, redacted) in by_record {
         let seq = seq.0.cast_signed();
-        let sql = "SELECT body FROM record WHERE seq = ?1";
-        let body: Vec<u8> = connection.prepare_cached(sql)?.query_row([seq], |row| row.get(0))?;
+        let sql = "SELECT body, packed FROM record WHERE seq = ?1";
+        let body = connection.prepare_cached(sql)?.query_row([seq], |row| {
+            Ok(body::unpack(row.get_ref(0)?.as_blob()?, row.get(1)?).into_owned())
+        })?;
         let said = clones::changes_at(&body, &mut |place| redacted.contains_key(&place));
         clones::forget(connection, &said.map_err(clones::malformed)?)?;
         let body = redact(&body, &redacted).map_err(clones::malformed)?;
-        let sql = "UPDATE record SET body = ?2 WHERE seq = ?1";
-        connection.prepare_cached(sql)?.execute(params![seq, body])?;
+        let (kept, packed) = body::pack(&body);
+        let sql = "UPDATE record SET body = ?2, packed = ?3 WHERE seq = ?1";
+        connection.prepare_cached(sql)?.execute(params![seq, kept, packed])?;
     }
     // A plan that was shown may mean content that is gone.
     connection.execute("DELETE FROM plan", []).map(drop)

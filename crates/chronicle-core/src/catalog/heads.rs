@@ -3,10 +3,12 @@
 //! A head is made inside the commit that asks for it, from the peaks of the head before and the
 //! records since: that costs what is new, and no device flush of its own.
 
+use std::borrow::Cow;
+
 use ed25519_dalek::SigningKey;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{Catalog, LocalState};
+use super::{Catalog, LocalState, body};
 use crate::chain;
 use crate::error::{Error, Finding, Result};
 use crate::head::{PublicKey, SignedHead, TreeHead};
@@ -50,14 +52,14 @@ impl HeadRow {
 }
 
 /// A record as verification reads it: what its row says, lent for a moment.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Row<'r> {
     pub(crate) seq: Seq,
     pub(crate) kind: u8,
     pub(crate) leaf_hash: LeafHash,
     pub(crate) link: LinkHash,
     pub(crate) leaf: &'r [u8],
-    pub(crate) body: &'r [u8],
+    pub(crate) body: Cow<'r, [u8]>,
 }
 
 /// Makes the head that was asked for and stores it; `None` if it cannot be made, which is noted.
@@ -231,7 +233,7 @@ fn untrusted<'r>(row: &'r rusqlite::Row<'_>) -> rusqlite::Result<Row<'r>> {
         leaf_hash: LeafHash(hash_of(row, 2)?),
         link: LinkHash(hash_of(row, 3)?),
         leaf: bytes(4)?,
-        body: bytes(5)?,
+        body: body::unpack(bytes(5)?, row.get(6).unwrap_or_default()),
     })
 }
 
@@ -332,7 +334,7 @@ impl Catalog {
         upto: Seq,
         visit: &mut dyn FnMut(Row<'_>) -> bool,
     ) -> Result<()> {
-        let sql = "SELECT seq, kind, leaf_hash, link, leaf, body FROM record
+        let sql = "SELECT seq, kind, leaf_hash, link, leaf, body, packed FROM record
                    WHERE seq > ?1 AND seq <= ?2 ORDER BY seq";
         let mut read = || -> rusqlite::Result<()> {
             let mut statement = self.connection.prepare_cached(sql)?;

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, TransactionBehavior, params};
 
 use super::prune::DROPPED;
-use super::{Catalog, head, heads, log, repair, state};
+use super::{Catalog, body, head, heads, log, repair, state};
 use super::{forget, prune};
 use crate::codec::{self, kind_number};
 use crate::error::{Error, Result};
@@ -90,8 +90,9 @@ fn insert(connection: &Connection, sealed: &Sealed) -> Result<()> {
         true => DROPPED,
         false => i64::from(kind_number(header(sealed)?.kind)),
     };
-    let sql = "INSERT INTO record (seq, kind, leaf_hash, link, leaf, body)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let (kept, packed) = body::pack(&sealed.body);
+    let sql = "INSERT INTO record (seq, kind, leaf_hash, link, leaf, body, packed)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let insert = || {
         connection.prepare_cached(sql)?.execute(params![
             sealed.seq.0.cast_signed(),
@@ -99,7 +100,8 @@ fn insert(connection: &Connection, sealed: &Sealed) -> Result<()> {
             &sealed.leaf_hash.0[..],
             &sealed.link.0[..],
             sealed.leaf,
-            sealed.body,
+            kept,
+            packed,
         ])
     };
     insert().map(drop).map_err(|source| catalog_error(connection, source))

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rusqlite::{Connection, params};
 
 use super::sum::{self, Line, Sum};
-use super::{Catalog, OF_SNAPSHOT, clones, state};
+use super::{Catalog, OF_SNAPSHOT, body, clones, state};
 use crate::codec;
 use crate::entry::{Author, Change};
 use crate::error::{Error, Finding, Result};
@@ -189,12 +189,14 @@ pub(super) fn read<T>(
         Ok(())
     };
     let at = |source| Error::Catalog { path: connection.path().unwrap_or_default().into(), source };
-    let sql = "SELECT seq, leaf, body FROM record WHERE leaf != x'' ORDER BY seq";
+    let sql = "SELECT seq, leaf, body, packed FROM record WHERE leaf != x'' ORDER BY seq";
     let mut statement = connection.prepare(sql).map_err(at)?;
     let mut rows = statement.query([]).map_err(at)?;
     while let Some(row) = rows.next().map_err(at)? {
         let bytes = |n| row.get_ref(n).map(|value| value.as_bytes().unwrap_or_default());
-        each(row.get(0).map_err(at)?, bytes(1).map_err(at)?, bytes(2).map_err(at)?)?;
+        let packed = row.get(3).unwrap_or_default();
+        let body = body::unpack(bytes(2).map_err(at)?, packed);
+        each(row.get(0).map_err(at)?, bytes(1).map_err(at)?, &body)?;
     }
     Ok((derived, taken))
 }

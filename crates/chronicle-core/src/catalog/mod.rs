@@ -4,6 +4,7 @@
 //! state that follows from them and the small contents they name become visible together or not
 //! at all.
 
+mod body;
 mod clones;
 mod contents;
 mod forget;
@@ -249,7 +250,7 @@ impl Catalog {
 
     /// One record, if the log has it.
     pub(crate) fn record(&self, seq: Seq) -> Result<Option<Sealed>> {
-        let sql = "SELECT seq, leaf, body, leaf_hash, link FROM record WHERE seq = ?1";
+        let sql = "SELECT seq, leaf, body, leaf_hash, link, packed FROM record WHERE seq = ?1";
         let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
         statement.query_row([seq.0.cast_signed()], sealed).optional().map_err(|e| self.error(e))
     }
@@ -466,7 +467,7 @@ impl Log for Catalog {
     }
 
     fn read(&self, after: Seq, limit: usize) -> Result<Vec<Sealed>> {
-        let sql = "SELECT seq, leaf, body, leaf_hash, link FROM record WHERE seq > ?1 ORDER BY seq LIMIT ?2";
+        let sql = "SELECT seq, leaf, body, leaf_hash, link, packed FROM record WHERE seq > ?1 ORDER BY seq LIMIT ?2";
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.error(e))?;
         statement
@@ -551,7 +552,7 @@ fn sealed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Sealed> {
     Ok(Sealed {
         seq: Seq(row.get::<_, i64>(0)?.cast_unsigned()),
         leaf: row.get(1)?,
-        body: row.get(2)?,
+        body: body::unpack(row.get_ref(2)?.as_blob()?, row.get(5)?).into_owned(),
         leaf_hash: LeafHash(row.get(3)?),
         link: LinkHash(row.get(4)?),
     })
@@ -653,15 +654,17 @@ fn insert_record(
     inserted: &mut sum::Sum,
 ) -> rusqlite::Result<()> {
     let seq = sealed.seq.0.cast_signed();
-    let sql = "INSERT INTO record (seq, kind, leaf_hash, link, leaf, body)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let (kept, packed) = body::pack(&sealed.body);
+    let sql = "INSERT INTO record (seq, kind, leaf_hash, link, leaf, body, packed)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     connection.prepare_cached(sql)?.execute(params![
         seq,
         kind_number(record.kind),
         &sealed.leaf_hash.0[..],
         &sealed.link.0[..],
         sealed.leaf,
-        sealed.body,
+        kept,
+        packed,
     ])?;
     match &record.labels.snapshot {
         Some(id) => {

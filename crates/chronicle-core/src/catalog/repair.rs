@@ -136,7 +136,11 @@ fn copy_rows(old: &Connection, new: &Connection, sql: &str, table: &str) -> rusq
     let Ok(mut statement) = old.prepare(sql) else { return Ok(false) };
     let columns = statement.column_count();
     let marks = vec!["?"; columns].join(", ");
-    let mut insert = new.prepare(&format!("INSERT OR IGNORE INTO {table} VALUES ({marks})"))?;
+    // By name: an older catalog has fewer columns.
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let names: Vec<String> = statement.column_names().into_iter().map(quoted).collect();
+    let into = format!("INSERT OR IGNORE INTO {table} ({}) VALUES ({marks})", names.join(", "));
+    let Ok(mut insert) = new.prepare(&into) else { return Ok(false) };
     let Ok(mut rows) = statement.query([]) else { return Ok(false) };
     loop {
         let row = match rows.next() {

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// One entry per version; a released one is never edited, only followed by the next.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     // `record` holds the log, `directory` the known state (one packed row per directory), `newer`
     // the single paths recorded since their directory's row was written, `touched` which records
     // changed something in which directory, and whether an agent's work was among it, `by_id` which
@@ -80,6 +80,8 @@ const MIGRATIONS: [&str; 4] = [
     CREATE TABLE pending (name BLOB PRIMARY KEY, path BLOB NOT NULL, size INTEGER NOT NULL)
         WITHOUT ROWID;
     ",
+    // How long a body is that is kept compressed; 0 for one that is kept as it is.
+    "ALTER TABLE record ADD COLUMN packed INTEGER NOT NULL DEFAULT 0;",
 ];
 
 /// The newest version that this program knows.

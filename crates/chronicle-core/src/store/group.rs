@@ -20,9 +20,9 @@ use crate::id::ObjectId;
 pub(super) const CODEC_GROUP: u8 = 5;
 
 /// What a group is filled up to: whoever reads one member decompresses all of it.
-const FULL_BYTES: usize = 8 << 10;
+const FULL_BYTES: usize = 16 << 10;
 /// What is longer gains less from company than scattered reads of it would lose.
-const MEMBER_BYTES: usize = 2 << 10;
+const MEMBER_BYTES: usize = 3 << 10;
 const MEMBERS_MAX: usize = 1024;
 
 /// What a reader takes: nothing that says more is looked into.

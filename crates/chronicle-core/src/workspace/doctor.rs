@@ -354,7 +354,7 @@ fn named(workspace: &Workspace) -> Result<HashSet<ObjectId>> {
             && !row.body.is_empty()
             && row.kind != kind_number(Kind::Resolve)
         {
-            let _ = skim::changes(claims.commitments, row.body, &|_, _| true, &mut |id| {
+            let _ = skim::changes(claims.commitments, &row.body, &|_, _| true, &mut |id| {
                 named.insert(id);
             });
         }

@@ -317,7 +317,7 @@ impl Work<'_> {
                     ChangeRef { seq: row.seq, index: u32::try_from(index).unwrap_or(u32::MAX) };
                 self.forgotten.get(&at).is_some_and(|said| said == bytes)
             };
-            skim::changes(commitments, row.body, &redacted, &mut named).map_err(|_| UNREADABLE)?;
+            skim::changes(commitments, &row.body, &redacted, &mut named).map_err(|_| UNREADABLE)?;
         }
         if row.kind == kind_number(Kind::Forget) {
             return check_forget(row, commitments.len() / 32);

@@ -28,7 +28,7 @@ fn worked() -> Cli {
     cli
 }
 
-fn directory(cli: &Cli) -> PathBuf {
+pub(crate) fn directory(cli: &Cli) -> PathBuf {
     fs::read_dir(cli.home().join("workspaces")).unwrap().next().unwrap().unwrap().path()
 }
 

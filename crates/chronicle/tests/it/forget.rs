@@ -254,3 +254,28 @@ fn what_is_kept_out_may_stay_where_it_is() {
     assert_nowhere(&cli, MARKER);
     cli.call(["verify", "--deep"]).ok();
 }
+
+#[test]
+fn one_change_of_a_record_that_is_kept_compressed_is_forgotten() {
+    let names: Vec<String> = (0..400).map(|n| format!("d{}/file-{n}", n % 7)).collect();
+    let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "text\n")).collect();
+    let cli = Cli::adopted(&[&files[..], &[("leak", MARKER)]].concat());
+    fs::remove_file(cli.root().join("leak")).unwrap();
+    cli.call(["settle"]).ok();
+    let longest = || -> (i64, i64) {
+        let sql = "SELECT length(body), packed FROM record ORDER BY packed DESC LIMIT 1";
+        rusqlite::Connection::open(crate::doctor::directory(&cli).join("catalog.db"))
+            .and_then(|catalog| catalog.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))))
+            .unwrap()
+    };
+    let (kept, packed) = longest();
+    assert!(packed > 2 * kept, "{kept} bytes are kept of {packed}");
+
+    cli.call(["forget", "leak", "--yes"]).ok();
+    assert!(longest().1 < packed && longest().1 > 2 * longest().0, "the rest stays compressed");
+    assert_nowhere(&cli, MARKER);
+    cli.call(["verify", "--deep"]).ok();
+    fs::remove_dir_all(cli.root().join("d3")).unwrap();
+    cli.call(["rewind", "start", "--exact", "--yes"]).exits(4);
+    assert!(names.iter().all(|name| cli.read(name).as_deref() == Some("text\n")));
+}

@@ -1,6 +1,6 @@
 //! `chronicle doctor`: what is out of order in words, what was put right, what is lost for good.
 
-use chronicle_core::{DoctorReport, Home, Workspace};
+use chronicle_core::{DoctorReport, Workspace};
 
 use super::Invocation;
 use crate::cli::DoctorArgs;
@@ -14,7 +14,7 @@ const LISTED: usize = 40;
 pub(crate) fn execute(invocation: &mut Invocation, args: &DoctorArgs) -> Outcome {
     let meter = Meter::new(&invocation.ui);
     let looked = Workspace::doctor(
-        &Home::from_env()?,
+        &crate::bucket::home()?,
         &invocation.directory,
         !args.dry_run,
         &|done, total| {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use chronicle_core::Home;
 use chronicle_mcp::{
     GivenSessions, Options, ServeError, SessionsOfParents, WhoAmI, serve_http, serve_stdio,
 };
@@ -19,7 +18,8 @@ pub(crate) fn execute(invocation: &mut Invocation, args: McpArgs) -> Outcome {
         false => Arc::new(GivenSessions::new(args.sessions)?),
     };
     let directory = invocation.directory.clone();
-    let options = Options { home: Home::from_env()?, directory, who, off: environment::is_off() };
+    let options =
+        Options { home: crate::bucket::home()?, directory, who, off: environment::is_off() };
     match args.http {
         None => serve_stdio(options)?,
         Some(address) => serve_http(options, address, |url, token| {

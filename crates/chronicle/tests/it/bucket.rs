@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use chronicle_testing::moto::Moto;
 use chronicle_testing::tree;
 
+use crate::mcp::Agent;
 use crate::support::{Cli, Done, done};
 
 /// A scratch machine and the server that it pushes to.
@@ -282,6 +283,12 @@ fn content_leaves_and_comes_back_and_the_key_is_exchanged() {
     assert!(report["objects_gone"].as_u64().unwrap() > 90, "{report}");
     let verified = place.call(&["--json", "verify"]).ok().json();
     assert!(verified["objects_away"].as_u64().unwrap() > 90, "{verified}");
+    // A model gets what is away too.
+    let mut agent = Agent::of(place.command(&["mcp"]));
+    let asked = serde_json::json!({ "from": "seq:3", "paths": ["many/9"], "patch": true });
+    let diff = agent.call("diff", asked);
+    assert!(diff.to_string().contains("-line 18 of 19"), "{diff:#}");
+    drop(agent);
     let new_key = place.cli.home().with_file_name("new.key").display().to_string();
     place.call(&["bucket", "rekey", &new_key]).ok();
     place.call(&["push"]).ok();

@@ -1,14 +1,14 @@
 //! `chronicle mcp` as an agent starts it: a child process that speaks lines over its pipes.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
 use crate::support::Cli;
 
 /// A server and the pipes to it; killed when dropped, if it still runs.
-struct Agent {
+pub(crate) struct Agent {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
@@ -17,7 +17,11 @@ struct Agent {
 
 impl Agent {
     fn start(cli: &Cli, arguments: &[&str]) -> Self {
-        let mut command = cli.command([&["mcp"], arguments].concat());
+        Self::of(cli.command([&["mcp"], arguments].concat()))
+    }
+
+    /// The server that a command starts.
+    pub(crate) fn of(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("start the server");
         let stdin = child.stdin.take();
@@ -50,7 +54,7 @@ impl Agent {
         answer["result"].clone()
     }
 
-    fn call(&mut self, name: &str, arguments: Value) -> Value {
+    pub(crate) fn call(&mut self, name: &str, arguments: Value) -> Value {
         self.request("tools/call", json!({ "name": name, "arguments": arguments }))
     }
 

@@ -48,6 +48,8 @@ pub const ALL: &[&str] = &[
     "receive_after_registration",
     "pool_before_rename",
     "pool_in_eviction",
+    "mount_after_save",
+    "mount_after_fold",
 ];
 
 /// Passes a point; kills the process if `CHRONICLE_FAILPOINT` names it (`name`, or `name:N` for

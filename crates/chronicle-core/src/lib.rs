@@ -64,6 +64,7 @@ mod grant;
 mod head;
 mod home;
 mod id;
+mod journal;
 mod key;
 mod known;
 mod lock;
@@ -126,8 +127,8 @@ pub use view::{
 pub use watch::{WATCHER, WatchEnd, WatchOptions};
 pub use witness::{Place, Witness};
 pub use workspace::{
-    Alone, Arrival, Call, CallEnd, DiffRequest, ExportRequest, Forgettable, GitChoice, HistorySize,
-    InitOptions, InitReport, LogQuery, Mirrored, News, Position, Progress, Prompt, Pushing,
-    RewindKind, RewindRequest, RunTicket, SettleReport, SnapshotRequest, TurnRequest,
-    VerifyRequest, WitnessPatience, Workspace,
+    Alone, Arrival, Call, CallEnd, Deed, DiffRequest, ExportRequest, FoldReport, Forgettable,
+    GitChoice, HistorySize, InitOptions, InitReport, LogQuery, Mirrored, MountLog, News, Position,
+    Progress, Prompt, Pushing, RewindKind, RewindRequest, RunTicket, SavedAs, SettleReport,
+    SnapshotRequest, TurnRequest, VerifyRequest, WitnessPatience, Workspace,
 };

@@ -9,6 +9,7 @@ use crate::error::{Context, Error, Result};
 use crate::failpoint;
 use crate::home::Home;
 use crate::id::{ObjectId, Seq, WorkspaceId};
+use crate::journal;
 use crate::objects::Versions;
 use crate::record::{Kind, Record, Sealed};
 use crate::secret::Secrets;
@@ -301,7 +302,10 @@ fn add_known(catalog: &Catalog, objects: &mut HashSet<ObjectId>) -> Result<()> {
 }
 
 /// Adds what the records after a position name, and tells how far the log goes.
+///
+/// What a mount has saved is named by its journal first: that is read before the log, into which it goes.
 fn add_records(catalog: &Catalog, mut after: Seq, objects: &mut HashSet<ObjectId>) -> Result<Seq> {
+    objects.extend(journal::saved_in(&catalog.directory().join(journal::DIRECTORY))?);
     loop {
         let records = catalog.read(after, 64)?;
         let Some(last) = records.last() else { return Ok(after) };

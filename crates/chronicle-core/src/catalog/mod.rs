@@ -248,6 +248,11 @@ impl Catalog {
         Ok(appended)
     }
 
+    /// The directory of the workspace in its home.
+    pub(crate) fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
+    }
+
     /// One record, if the log has it.
     pub(crate) fn record(&self, seq: Seq) -> Result<Option<Sealed>> {
         let sql = "SELECT seq, leaf, body, leaf_hash, link, packed FROM record WHERE seq = ?1";

@@ -95,6 +95,8 @@ pub(super) struct Look {
     pub(super) untouched: bool,
     /// Where the next look goes on, to be recorded with this one.
     pub(super) bookmark: Option<Vec<u8>>,
+    /// Up to where the journal of a mount is recorded with it.
+    pub(super) journal: Option<Vec<u8>>,
 }
 
 impl Look {

@@ -80,7 +80,7 @@ impl Workspace {
     }
 
     /// Looks at touched paths; `None` if that does not tell everything.
-    fn look_at_touched(
+    pub(super) fn look_at_touched(
         &self,
         touched: &[Touched],
         again: &[WorkspacePath],

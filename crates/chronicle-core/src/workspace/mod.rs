@@ -23,8 +23,12 @@ mod look_around;
 mod look_for_changes;
 mod mirror;
 mod moment;
+mod mounted;
+#[cfg(test)]
+mod mounted_tests;
 mod operator;
 mod outcomes;
+mod past;
 mod prune;
 mod purge;
 mod receive;
@@ -51,7 +55,7 @@ mod watched_tests;
 mod watching;
 mod witnessed;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -65,6 +69,7 @@ pub use heads::WitnessPatience;
 pub use history::LogQuery;
 pub use init::{InitOptions, InitReport, Progress};
 pub use mirror::{Alone, Mirrored, Position, Pushing};
+pub use mounted::{Deed, FoldReport, MountLog, SavedAs};
 pub use purge::HistorySize;
 pub use receive::Arrival;
 pub use rewind::{GitChoice, RewindKind, RewindRequest};
@@ -107,6 +112,7 @@ mod key {
     pub(super) const GRANTS: &str = "grants";
     pub(super) const USED_GRANTS: &str = "used_grants";
     pub(super) const MIRRORED: &str = "mirrored";
+    pub(super) const MOUNTED: &str = "mounted";
 }
 
 /// One opened workspace.
@@ -127,6 +133,8 @@ pub struct Workspace {
     held: OnceCell<limits::Held>,
     /// Somebody waits for what is done under the lock: large files are cloned, not read.
     in_haste: bool,
+    /// Who wrote where, while what a mount saw is recorded.
+    seen: RefCell<Option<crate::watch::Witnessed>>,
 }
 
 impl Workspace {
@@ -175,6 +183,7 @@ impl Workspace {
             patience: WitnessPatience::default(),
             held: OnceCell::new(),
             in_haste: false,
+            seen: RefCell::default(),
         };
         if !new_root {
             workspace.check_root()?;
@@ -241,6 +250,7 @@ impl Workspace {
         self.held.take();
         self.in_haste = true;
         self.finish_pending()?;
+        self.fold_versions()?;
         Ok(lock)
     }
 

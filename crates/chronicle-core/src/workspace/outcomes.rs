@@ -60,6 +60,7 @@ impl Workspace {
     ) -> Result<Vec<SnapshotId>> {
         let partial = !look.problems.is_empty();
         batch.state.extend(look.bookmark.map(|bookmark| (key::WATCHED, Some(bookmark))));
+        batch.state.extend(look.journal.map(|journal| (key::MOUNTED, Some(journal))));
         let mut groups = self.group_changes(look.found, open)?;
         if look.everywhere {
             self.forget_ended(batch, open)?;

@@ -22,14 +22,10 @@ impl Workspace {
     /// Asked only after the disk was read, so that whoever wrote what was read is among them.
     pub(super) fn verdicts(&self, found: &[Found], open: &Openings) -> Result<Verdicts> {
         let named = |found: &Found| attribute(&found.path, open).2 == Evidence::Named;
-        if !may_see_processes() || found.iter().all(named) {
+        if found.iter().all(named) {
             return Ok(Verdicts::new());
         }
-        let Some(bookmark) = self.bookmark()? else { return Ok(Verdicts::new()) };
-        let Some(seen) = watch::writers(&self.directory(), self.watch_scope()?, bookmark.token)
-        else {
-            return Ok(Verdicts::new());
-        };
+        let Some((seen, blind)) = self.witnessed()? else { return Ok(Verdicts::new()) };
         let kinship = Kinship {
             open,
             kin: self.kin(&seen)?,
@@ -41,7 +37,7 @@ impl Workspace {
         let mut verdicts = Verdicts::new();
         for found in found {
             // What the look before could not see may have been written long ago.
-            if bookmark.again.iter().any(|blind| found.path.is_within(blind)) {
+            if blind.iter().any(|blind| found.path.is_within(blind)) {
                 continue;
             }
             let hands = hands_on(found, &seen);
@@ -56,6 +52,18 @@ impl Workspace {
             }
         }
         Ok(verdicts)
+    }
+
+    /// Who wrote, as a mount or the watcher saw it, and where the look before could not see.
+    fn witnessed(&self) -> Result<Option<(Witnessed, Vec<WorkspacePath>)>> {
+        if let Some(seen) = self.seen.borrow().clone() {
+            return Ok(Some((seen, Vec::new())));
+        }
+        let Some(bookmark) = self.bookmark()?.filter(|_| may_see_processes()) else {
+            return Ok(None);
+        };
+        let seen = watch::writers(&self.directory(), self.watch_scope()?, bookmark.token);
+        Ok(seen.map(|seen| (seen, bookmark.again)))
     }
 
     /// Lets the watcher see who wrote just now, while this process is still there to be seen. Without

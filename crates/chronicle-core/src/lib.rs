@@ -128,7 +128,7 @@ pub use watch::{WATCHER, WatchEnd, WatchOptions};
 pub use witness::{Place, Witness};
 pub use workspace::{
     Alone, Arrival, Call, CallEnd, Deed, DiffRequest, ExportRequest, FoldReport, Forgettable,
-    GitChoice, HistorySize, InitOptions, InitReport, LogQuery, Mirrored, MountLog, News, Position,
-    Progress, Prompt, Pushing, RewindKind, RewindRequest, RunTicket, SavedAs, SettleReport,
-    SnapshotRequest, TurnRequest, VerifyRequest, WitnessPatience, Workspace,
+    GitChoice, HistorySize, InitOptions, InitReport, LogQuery, Mirrored, MountLog, MountPlace,
+    News, Position, Progress, Prompt, Pushing, RewindKind, RewindRequest, RunTicket, SavedAs,
+    SettleReport, SnapshotRequest, TurnRequest, VerifyRequest, WitnessPatience, Workspace,
 };

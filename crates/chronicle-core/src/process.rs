@@ -77,6 +77,12 @@ impl Process {
         found
     }
 
+    /// A process and those above it: itself first; nobody if it is gone.
+    pub fn line(pid: u32) -> Vec<Self> {
+        let Some(process) = Self::of(pid) else { return Vec::new() };
+        [vec![process], Self::above(pid)].concat()
+    }
+
     /// The agent that called us: the nearest ancestor that is not a shell between.
     pub fn caller() -> Option<Self> {
         const BETWEEN: [&str; 4] = ["busybox", "env", "timeout", "chronicle"];

@@ -23,6 +23,7 @@ mod look_around;
 mod look_for_changes;
 mod mirror;
 mod moment;
+mod mount_place;
 mod mounted;
 #[cfg(test)]
 mod mounted_tests;
@@ -69,6 +70,7 @@ pub use heads::WitnessPatience;
 pub use history::LogQuery;
 pub use init::{InitOptions, InitReport, Progress};
 pub use mirror::{Alone, Mirrored, Position, Pushing};
+pub use mount_place::MountPlace;
 pub use mounted::{Deed, FoldReport, MountLog, SavedAs};
 pub use purge::HistorySize;
 pub use receive::Arrival;
@@ -133,6 +135,8 @@ pub struct Workspace {
     held: OnceCell<limits::Held>,
     /// Somebody waits for what is done under the lock: large files are cloned, not read.
     in_haste: bool,
+    /// The mount through which it was found: paths in there mean those of the root.
+    shown_at: Option<PathBuf>,
     /// Who wrote where, while what a mount saw is recorded.
     seen: RefCell<Option<crate::watch::Witnessed>>,
 }
@@ -144,8 +148,15 @@ impl Workspace {
     pub fn open(home: &Home, directory: &Path) -> Result<Self> {
         let absolute = std::path::absolute(directory).at("find", directory)?;
         let real = absolute.canonicalize().unwrap_or(absolute);
-        let adopted = home.find(&real)?.ok_or(Error::NoWorkspace(real))?;
+        let (adopted, shown_at) = match home.find(&real)? {
+            Some(adopted) => (adopted, None),
+            None => match home.find_mounted(&real)? {
+                Some((adopted, at)) => (adopted, Some(at)),
+                None => return Err(Error::NoWorkspace(real)),
+            },
+        };
         let mut workspace = Self::open_adopted(home, &adopted, false)?;
+        workspace.shown_at = shown_at;
         workspace.recover()?;
         Ok(workspace)
     }
@@ -183,6 +194,7 @@ impl Workspace {
             patience: WitnessPatience::default(),
             held: OnceCell::new(),
             in_haste: false,
+            shown_at: None,
             seen: RefCell::default(),
         };
         if !new_root {
@@ -366,6 +378,13 @@ impl Workspace {
     pub fn path(&self, given: &Path, current_dir: &Path) -> Result<WorkspacePath> {
         let mut further = self.further_roots()?;
         further.extend(self.named_files()?);
-        roots::resolve(&self.root, &further, given, current_dir)
+        let real = |path: &Path| match &self.shown_at {
+            Some(at) => match path.strip_prefix(at) {
+                Ok(below) => self.root.join(below),
+                Err(_) => path.to_owned(),
+            },
+            None => path.to_owned(),
+        };
+        roots::resolve(&self.root, &further, &real(given), &real(current_dir))
     }
 }

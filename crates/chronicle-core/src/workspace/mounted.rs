@@ -151,11 +151,13 @@ impl MountLog {
     }
 
     /// Goes on with a new journal if the present one is long and all of it is in the log, and removes old
-    /// ones.
-    pub fn tidy(&self, workspace: &Workspace) -> Result<()> {
+    /// ones. Says whether it did: then processes have no numbers any more.
+    pub fn tidy(&self, workspace: &Workspace) -> Result<bool> {
         let folded = workspace.folded()?;
         let mut writing = self.writing();
-        if let Some(next) = writing.journal.next(&folded)? {
+        let next = writing.journal.next(&folded)?;
+        let turned = next.is_some();
+        if let Some(next) = next {
             writing.journal = next;
             writing.known.clear();
         }
@@ -166,7 +168,7 @@ impl MountLog {
                 std::fs::remove_file(&path).at("remove", &path)?;
             }
         }
-        Ok(())
+        Ok(turned)
     }
 }
 

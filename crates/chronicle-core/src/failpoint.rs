@@ -48,6 +48,13 @@ pub const ALL: &[&str] = &[
     "receive_after_registration",
     "pool_before_rename",
     "pool_in_eviction",
+    "isolated_before_state",
+    "isolated_after_state",
+    "isolated_after_end",
+    "isolated_after_contents",
+    "isolated_before_commit",
+    "isolated_after_commit",
+    "isolated_in_discard",
 ];
 
 /// Passes a point; kills the process if `CHRONICLE_FAILPOINT` names it (`name`, or `name:N` for

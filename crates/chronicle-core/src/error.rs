@@ -174,6 +174,20 @@ pub enum Error {
         /// Which limit is reached.
         why: String,
     },
+    /// A command cannot be kept away from the workspace here.
+    #[error("Cannot isolate {}: {why}", .root.display())]
+    NotIsolated {
+        /// The workspace.
+        root: PathBuf,
+        /// What stands in the way.
+        why: String,
+    },
+    /// No isolated run fits what was said.
+    #[error("No isolated run {}", .0.as_deref().map_or_else(|| "waits".to_owned(), |id| format!("is called {id:?}")))]
+    NoIsolatedRun(Option<String>),
+    /// The directory is what an isolated run's command sees, not the workspace itself.
+    #[error("{} is seen from inside an isolated run", .0.display())]
+    InIsolation(PathBuf),
     /// The disk, the quota or the budget is full.
     #[error("No space left to write {}", .0.display())]
     NoSpace(PathBuf),
@@ -384,6 +398,9 @@ impl Error {
             Self::Settings { .. } => "settings",
             Self::Pool { .. } => "unsafe_pool",
             Self::OverBudget { .. } => "over_budget",
+            Self::NotIsolated { .. } => "not_isolated",
+            Self::NoIsolatedRun(_) => "no_isolated_run",
+            Self::InIsolation(_) => "in_isolation",
             Self::NoSpace(_) => "no_space",
             Self::Io { .. } => "io",
             Self::Cancelled => "cancelled",

@@ -50,6 +50,13 @@ pub const ALL: &[&str] = &[
     "pool_in_eviction",
     "mount_after_save",
     "mount_after_fold",
+    "isolated_before_state",
+    "isolated_after_state",
+    "isolated_after_end",
+    "isolated_after_contents",
+    "isolated_before_commit",
+    "isolated_after_commit",
+    "isolated_in_discard",
 ];
 
 /// Passes a point; kills the process if `CHRONICLE_FAILPOINT` names it (`name`, or `name:N` for

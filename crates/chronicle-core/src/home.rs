@@ -244,7 +244,7 @@ pub(crate) fn sync_directory(path: &Path) -> Result<()> {
 }
 
 /// Writes a file that only its owner can read, durably but for its name.
-fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     let mut out = options.open(path).at("create", path)?;

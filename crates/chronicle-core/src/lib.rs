@@ -64,6 +64,7 @@ mod grant;
 mod head;
 mod home;
 mod id;
+mod isolated;
 mod journal;
 mod key;
 mod known;
@@ -105,6 +106,7 @@ pub use id::{
     Epoch, LeafHash, LinkHash, ObjectId, PlanId, Seq, SnapshotId, Time, TransactionId, WorkspaceId,
     to_hex,
 };
+pub use isolated::tell_first_process;
 pub use key::KeySource;
 pub use path::{InvalidPath, WorkspacePath, escape};
 pub use plan::OnConflict;
@@ -120,15 +122,17 @@ pub use store::{
 pub use text::patch as text_patch;
 pub use view::{
     ConflictView, Diff, DiffChange, DoctorFinding, DoctorReport, EntryView, ExportReport,
-    FileChange, ForgetReport, ForgottenView, GcReport, GrepMatch, HeadView, Iteration, KeptView,
-    LostContent, MirrorView, PlanStep, PlanView, ProofView, PruneReport, RewindReport, SCHEMA,
-    SnapshotMetadata, Status, Transaction, TurnView, VerifyReport, WitnessView,
+    FileChange, ForgetReport, ForgottenView, GcReport, GrepMatch, HeadView, IsolatedView,
+    Iteration, KeptView, LostContent, MirrorView, PlanStep, PlanView, ProofView, PruneReport,
+    RewindReport, SCHEMA, SnapshotMetadata, Status, Transaction, TurnView, VerifyReport,
+    WitnessView,
 };
 pub use watch::{WATCHER, WatchEnd, WatchOptions};
 pub use witness::{Place, Witness};
 pub use workspace::{
-    Alone, Arrival, Call, CallEnd, Deed, DiffRequest, ExportRequest, FoldReport, Forgettable,
-    GitChoice, HistorySize, InitOptions, InitReport, LogQuery, Mirrored, MountLog, MountPlace,
-    News, Position, Progress, Prompt, Pushing, RewindKind, RewindRequest, RunTicket, SavedAs,
-    SettleReport, SnapshotRequest, TurnRequest, VerifyRequest, WitnessPatience, Workspace,
+    Alone, Arrival, Call, CallEnd, CommitRequest, Deed, DiffRequest, ExportRequest, FilteredChoice,
+    FoldReport, Forgettable, GitChoice, HistorySize, InitOptions, InitReport, IsolatedCounts,
+    IsolatedRun, LogQuery, Mirrored, MountLog, MountPlace, News, Position, Progress, Prompt,
+    Pushing, RewindKind, RewindRequest, RunTicket, SavedAs, SettleReport, SnapshotRequest,
+    TurnRequest, VerifyRequest, WitnessPatience, Workspace,
 };

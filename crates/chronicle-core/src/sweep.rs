@@ -15,7 +15,7 @@ use crate::record::{Kind, Record, Sealed};
 use crate::secret::Secrets;
 use crate::store::{ContentStorage, LocalStore, Needed, Row, pack_object};
 use crate::view::{GcReport, SCHEMA};
-use crate::workspace::Mirrored;
+use crate::workspace::{Mirrored, pending_objects};
 
 impl Home {
     /// Takes away all content that no record and no known state of any workspace names.
@@ -204,6 +204,7 @@ impl Everything {
                 self.away.retain(|id| !named.contains(id));
             }
             *seq = add_records(catalog, *seq, &mut self.objects)?;
+            self.objects.extend(pending_objects(catalog)?);
             add_below(catalog, &mut self.objects)?;
         }
         Ok(())
@@ -265,6 +266,7 @@ impl Everything {
             let needed = &mut self.objects;
             let (more, length) = catalog.sweep_objects(&mut |catalog| {
                 *seq = add_records(catalog, *seq, needed)?;
+                needed.extend(pending_objects(catalog)?);
                 add_below(catalog, needed)?;
                 Ok(needed.clone())
             })?;

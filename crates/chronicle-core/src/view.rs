@@ -403,6 +403,8 @@ pub struct Status {
     pub witnesses: Vec<WitnessView>,
     /// How far a bucket has this history.
     pub mirror: Option<MirrorView>,
+    /// Isolated runs that wait for a decision, or go on.
+    pub isolated: Vec<IsolatedView>,
 }
 
 /// How far a bucket has a history.
@@ -671,4 +673,31 @@ pub struct WitnessView {
     pub behind: u64,
     /// Why it could not be given the newest head.
     pub problem: Option<String>,
+}
+
+/// A run whose work lies on a layer over the workspace.
+#[derive(Debug, Clone, Serialize)]
+pub struct IsolatedView {
+    /// The version of this shape.
+    pub schema: u32,
+    /// Its id; also that of the snapshot that a commit makes.
+    pub id: String,
+    /// The part that people type.
+    pub short_id: String,
+    /// The command in words.
+    pub summary: String,
+    /// `running`, `ended`, `killed`, `damaged`, or `committed` where only what was left out remains.
+    pub state: String,
+    /// The command's exit status, once it has ended.
+    pub status: Option<u8>,
+    /// When it started, RFC 3339.
+    pub started_at: String,
+    /// The head of the log when it started.
+    pub start_seq: u64,
+    /// The session whose work it is.
+    pub session: String,
+    /// The turn it was started in, if one was open.
+    pub turn: Option<u64>,
+    /// The directory that holds what the command wrote.
+    pub layer: String,
 }

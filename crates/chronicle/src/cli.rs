@@ -8,6 +8,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::agent::Agent;
 
 mod bucket;
+mod isolated;
+
+pub(crate) use isolated::{IsolatedCommitArgs, IsolatedDiffArgs, IsolatedVerb, IsolationArgs};
 
 pub(crate) use bucket::{
     BucketPlaceArgs, BucketSetArgs, BucketVerb, CloneArgs, EvictArgs, RekeyArgs,
@@ -69,6 +72,9 @@ pub(crate) enum Verb {
     Commit(CommitArgs),
     Rollback(RollbackArgs),
     Run(RunArgs),
+    /// Decide about runs whose work was kept away from the workspace
+    #[command(subcommand)]
+    Isolated(IsolatedVerb),
     Log(LogArgs),
     Show(ShowArgs),
     Diff(DiffArgs),
@@ -236,8 +242,13 @@ pub(crate) struct RollbackArgs {
 /// The command gets a terminal of its own, so that it cannot type into yours. Its exit status,
 /// signals and job control pass through. Outside a turn, a run is a turn of its own; at a terminal,
 /// where it may be a conversation, every pause begins another.
+///
+/// With --isolated the command works on a layer of its own over the workspace: it sees the workspace
+/// at its usual path, and nothing of it changes until its work is committed.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) isolation: IsolationArgs,
     /// What it is for; the command itself otherwise
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub(crate) summary: Option<String>,
@@ -370,6 +381,15 @@ pub(crate) enum GitWay {
     Keep,
     /// Bring them back with the files
     Restore,
+}
+
+/// What happens to what filters keep out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FilteredWay {
+    /// Bring it too
+    Bring,
+    /// Leave it behind
+    Leave,
 }
 
 /// Bring the workspace, or some paths, back to a moment, and keep what others did since

@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     Busy,
     /// History or content is not what it should be.
     Verification,
+    /// A command cannot be isolated here.
+    NotIsolated,
     /// `run` itself failed, not its command.
     Run,
     /// The person interrupted.
@@ -43,6 +45,7 @@ impl Kind {
             Self::NoWorkspace => 10,
             Self::Busy => 11,
             Self::Verification => 12,
+            Self::NotIsolated => 13,
             Self::Run => 125,
             Self::Cancelled => 130,
         }
@@ -196,6 +199,7 @@ fn kind(error: &Error) -> Kind {
         Error::Stopped(_) => Kind::Stopped,
         Error::Tampered { .. } => Kind::Verification,
         Error::Cancelled => Kind::Cancelled,
+        Error::NotIsolated { .. } => Kind::NotIsolated,
         _ => Kind::Failed,
     }
 }
@@ -248,6 +252,13 @@ fn hint(error: &Error) -> Option<&'static str> {
         Error::Witness { .. } => "See how witnesses stand with: chronicle witness list",
         Error::Export { .. } => {
             "No ref was moved. Name the top of a git repository that you may write to with: --git REPO"
+        }
+        Error::NotIsolated { .. } => {
+            "Run it on the workspace itself, where everything it does can be taken back, with: chronicle run -- CMD"
+        }
+        Error::NoIsolatedRun(_) => "See the runs with: chronicle isolated list",
+        Error::InIsolation(_) => {
+            "Nothing is recorded here: the run itself is. Decide about it from outside with: chronicle isolated"
         }
         Error::Moved { .. } => "Somebody recorded at the same time: run the command again",
         Error::Newer { .. } => "Use the newer chronicle that wrote it",

@@ -61,7 +61,7 @@ fn hidden(arguments: &[OsString]) -> Option<u8> {
             Some(u8::from(ui.finish().is_err()))
         }
         install::integration::VERB => Some(integrations()),
-        _ => None,
+        verb => run::isolation(verb, &arguments[1..]),
     }
 }
 

@@ -11,6 +11,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use table::state_before;
+
 use crate::entry::{Change, Entry, Why};
 use crate::error::Result;
 use crate::id::ObjectId;

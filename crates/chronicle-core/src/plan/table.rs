@@ -209,7 +209,7 @@ pub(super) fn is_sighting(change: &Change) -> bool {
 ///
 /// What is first seen where nobody had looked was there already. What could not be read, or was
 /// being written, may have been something else.
-pub(super) fn state_before(change: &Change) -> &Entry {
+pub(crate) fn state_before(change: &Change) -> &Entry {
     match change.before {
         Entry::Unknown(Why::NotSeen | Why::Filtered | Why::Unmounted) if is_sighting(change) => {
             &change.after

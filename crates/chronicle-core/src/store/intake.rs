@@ -125,6 +125,13 @@ impl<'s> Intake<'s> {
         self
     }
 
+    /// Gathers everything in packs, which are there once they are durable: for content that is needed
+    /// before any commit names it.
+    pub(crate) fn in_packs(self) -> Result<Self> {
+        self.begin_pack()?;
+        Ok(self)
+    }
+
     /// Has large files cloned and not read, where their file system can: for who cannot wait.
     pub(crate) fn cloning(mut self) -> Self {
         self.cloning = Some(Cloning::default());

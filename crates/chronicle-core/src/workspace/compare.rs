@@ -204,6 +204,17 @@ impl Workspace {
         before: &Entry,
         after: &Entry,
     ) -> Result<String> {
+        self.patch_with((path, from), before, after, &|entry| self.countable(entry))
+    }
+
+    /// The same where the content of the later one need not be in the store.
+    pub(super) fn patch_with(
+        &self,
+        (path, from): (&WorkspacePath, Option<&WorkspacePath>),
+        before: &Entry,
+        after: &Entry,
+        later: &dyn Fn(&Entry) -> Result<Option<Vec<u8>>>,
+    ) -> Result<String> {
         let mut patch = format!("diff a/{} b/{path}\n", from.unwrap_or(path));
         let mode = |entry: &Entry| entry.meta().map(|meta| meta.mode);
         match (mode(before), mode(after)) {
@@ -226,7 +237,7 @@ impl Workspace {
             patch.push_str("Secret content is not shown; chronicle cat prints it\n");
             return Ok(patch);
         }
-        let (Some(old), Some(new)) = (self.countable(before)?, self.countable(after)?) else {
+        let (Some(old), Some(new)) = (self.countable(before)?, later(after)?) else {
             patch.push_str("Content is too large to compare by lines\n");
             return Ok(patch);
         };

@@ -54,6 +54,7 @@ impl Workspace {
             doctor.look_at_history(&workspace);
             doctor.look_at_contents(&workspace)?;
             doctor.look_at_rewind(&mut workspace)?;
+            doctor.look_at_isolated(&mut workspace)?;
         }
         let mut report = doctor.report;
         report.sound = report.lost.is_empty() && report.findings.iter().all(|f| f.repaired);
@@ -65,6 +66,33 @@ impl Doctor<'_> {
     fn found(&mut self, code: &'static str, words: String, repaired: bool, next: Option<&str>) {
         let next = next.map(str::to_owned).filter(|_| !repaired);
         self.report.findings.push(DoctorFinding { code, words, repaired, next });
+    }
+
+    /// What interrupted isolated runs left, and those that nobody can tell of any more.
+    fn look_at_isolated(&mut self, workspace: &mut Workspace) -> Result<()> {
+        for (id, place) in workspace.damaged_runs()? {
+            let layer = place.upper();
+            let words = format!(
+                "The state of isolated run {} cannot be read; its work is in {}",
+                id.short(),
+                layer.display()
+            );
+            let next = format!(
+                "Save what you need of it, then: chronicle isolated discard {}",
+                id.short()
+            );
+            self.found("isolated_damaged", words, false, Some(&next));
+        }
+        let stale = workspace.stale_runs()?.len();
+        if stale > 0 {
+            if self.repair {
+                let _lock = workspace.lock(PATIENCE)?;
+                workspace.sweep_runs()?;
+            }
+            let words = format!("{stale} isolated runs were left behind half made or half removed");
+            self.found("isolated_leftovers", words, self.repair, REPAIR);
+        }
+        Ok(())
     }
 
     /// Whether the catalog can be worked with.

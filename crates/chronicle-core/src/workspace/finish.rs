@@ -2,24 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::attribute::session_of;
 use super::known_cache::KnownCache;
 use super::{Workspace, key, unit};
 use crate::apply::Applied;
-use crate::catalog::{Batch, DirectoryUpdate, LocalState, Log};
+use crate::catalog::{Batch, Catalog, DirectoryUpdate, LocalState, Log};
 use crate::codec::{self, DecodeError, Decoder, Encoder, decode_entry, encode_entry};
 use crate::entry::{Author, Change, Entry, Evidence, MovedFrom};
 use crate::error::{Error, Result};
 use crate::fs::Stat;
-use crate::id::{LinkHash, PlanId, Seq, SnapshotId};
+use crate::id::{LinkHash, ObjectId, PlanId, Seq, SnapshotId};
 use crate::known::{Known, Listed, Part};
 use crate::look::{Candidate, examine, is_racy};
 use crate::path::WorkspacePath;
-use crate::record::{Kind, Labels};
+use crate::record::{Kind, Labels, Record};
 use crate::store::Intake;
 
 /// A rewind past its commit point: everything that is needed to finish it.
 pub(super) struct Pending {
     pub(super) id: PlanId,
+    /// A rewind, or the outcome of an action whose work was kept elsewhere until now.
+    pub(super) kind: Kind,
     pub(super) labels: Labels,
     pub(super) goals: Vec<(WorkspacePath, Entry)>,
     pub(super) moves: Vec<(WorkspacePath, WorkspacePath)>,
@@ -40,7 +43,7 @@ impl Workspace {
     pub(super) fn encode_pending(&self, pending: &Pending) -> Vec<u8> {
         let mut out = Encoder::default();
         out.fixed(&pending.id.0);
-        let header = self.record(Kind::Rewind, pending.labels.clone());
+        let header = self.record(pending.kind, pending.labels.clone());
         out.bytes(&codec::seal(&header, &LinkHash::ZERO).leaf);
         out.int(pending.goals.len() as u64);
         for (path, then) in &pending.goals {
@@ -57,17 +60,14 @@ impl Workspace {
         let decode = || {
             let mut input = Decoder(bytes);
             let id = PlanId(input.array()?);
-            let labels = codec::decode_header(input.bytes()?)?.labels;
-            let mut goals = Vec::new();
-            for _ in 0..input.count()? {
-                goals.push((input.path()?, decode_entry(&mut input)?));
-            }
+            let Record { kind, labels, .. } = codec::decode_header(input.bytes()?)?;
+            let goals = decode_goals(&mut input)?;
             let moves = decode_pairs(&mut input)?;
             let prepared = input.bytes()?.to_vec();
             // One that was interrupted before renames were kept has none.
             let renames = if input.0.is_empty() { Vec::new() } else { decode_pairs(&mut input)? };
             input.end()?;
-            Ok(Pending { id, labels, goals, moves, renames, prepared })
+            Ok(Pending { id, kind, labels, goals, moves, renames, prepared })
         };
         decode().map_err(|source| Error::Record { seq: Seq(0), source })
     }
@@ -78,6 +78,9 @@ impl Workspace {
         let hold = Some(self.store.hold()?);
         let mut intake = self.intake_without_limits()?;
         let mut ending = Ending { tops: self.tops(), ..Ending::default() };
+        if pending.kind == Kind::Outcome {
+            ending.author = Some(session_of(&pending.labels));
+        }
         let cache = KnownCache::new(&self.catalog)?;
         for (path, then) in &pending.goals {
             let was = cache.get(path)?;
@@ -96,8 +99,12 @@ impl Workspace {
         batch.state.push((key::PENDING_REWIND, None));
         batch.state.push((key::FINISHED_REWIND, Some(pending.id.0.to_vec())));
         let changed = ending.own.iter().filter(|change| change.is_visible()).count() as u64;
-        batch.records = self.outcome_records(pending.labels.clone(), ending.own);
-        for (index, record) in batch.records.iter_mut().enumerate() {
+        batch.records = match pending.kind {
+            Kind::Outcome => self.committed_records(&pending.labels, ending.own),
+            _ => self.outcome_records(pending.labels.clone(), ending.own),
+        };
+        let rewinds = if pending.kind == Kind::Outcome { 0 } else { batch.records.len() };
+        for (index, record) in batch.records.iter_mut().take(rewinds).enumerate() {
             record.kind = Kind::Rewind;
             if index > 0 {
                 record.labels.taken_back.clear();
@@ -128,7 +135,7 @@ impl Workspace {
         applied: &Applied,
         intake: &Intake<'_>,
     ) -> Result<()> {
-        let part = was.as_ref().map_or(Part::Ordinary, |was| was.part);
+        let part = was.as_ref().map_or_else(|| ending.part_of_new(self, path), |was| was.part);
         let known = self.observe(path, then, was.as_ref(), intake)?;
         let before = was.map_or(Entry::Absent, |was| was.entry);
         if before.is_directory() && then.is_directory() && !known.entry.is_directory() {
@@ -152,10 +159,11 @@ impl Workspace {
         ending.note(path, (after != Entry::Absent).then_some(Known { part, ..known }));
         if before != after {
             let unexpected = applied.unexpected.iter().any(|(at, _)| at == path) && after != *then;
-            let (author, evidence) = if unexpected {
-                (Author::Person, Evidence::Outside)
-            } else {
-                (Author::Chronicle, Evidence::Own)
+            let (author, evidence) = match &ending.author {
+                _ if unexpected => (Author::Person, Evidence::Outside),
+                // Nobody else could write where it was kept.
+                Some(session) => (Author::Session(session.clone()), Evidence::Process),
+                None => (Author::Chronicle, Evidence::Own),
             };
             let (path, neutral) = (path.clone(), part == Part::Neutral);
             let change = Change { path, before, after, from: None, author, evidence, neutral };
@@ -319,6 +327,27 @@ impl Workspace {
     }
 }
 
+/// The contents that an interrupted rewind or commit is about to name: no record does yet.
+pub(crate) fn pending_objects(catalog: &Catalog) -> Result<Vec<ObjectId>> {
+    let Some(bytes) = catalog.state(key::PENDING_REWIND)? else { return Ok(Vec::new()) };
+    let decode = || {
+        let mut input = Decoder(&bytes);
+        input.fixed(PlanId([0; 16]).0.len())?;
+        input.bytes()?;
+        decode_goals(&mut input)
+    };
+    let goals = decode().map_err(|source| Error::Record { seq: Seq(0), source })?;
+    Ok(goals.iter().filter_map(|(_, then)| then.object()).collect())
+}
+
+fn decode_goals(input: &mut Decoder<'_>) -> Result<Vec<(WorkspacePath, Entry)>, DecodeError> {
+    let mut goals = Vec::new();
+    for _ in 0..input.count()? {
+        goals.push((input.path()?, decode_entry(input)?));
+    }
+    Ok(goals)
+}
+
 fn encode_pairs(out: &mut Encoder, pairs: &[(WorkspacePath, WorkspacePath)]) {
     out.int(pairs.len() as u64);
     for (from, to) in pairs {
@@ -352,10 +381,21 @@ struct Ending {
     tops: Vec<WorkspacePath>,
     own: Vec<Change>,
     others: Vec<Change>,
+    /// The session whose work it was, if it was not a rewind.
+    author: Option<String>,
     directories: BTreeMap<WorkspacePath, DirectoryUpdate>,
 }
 
 impl Ending {
+    /// How a path that nobody knew takes part from now on. A rewind only brings back what was known,
+    /// and the next look tells.
+    fn part_of_new(&self, workspace: &Workspace, path: &WorkspacePath) -> Part {
+        match self.author.as_ref().and_then(|_| workspace.unit_above(path)) {
+            Some(_) => Part::Neutral,
+            None => Part::Ordinary,
+        }
+    }
+
     fn directory(&mut self, path: &WorkspacePath) -> &mut DirectoryUpdate {
         self.directories
             .entry(path.clone())

@@ -16,6 +16,11 @@ mod forget;
 mod heads;
 mod history;
 mod init;
+mod isolated;
+mod isolated_base;
+mod isolated_changes;
+mod isolated_commit;
+mod isolated_views;
 mod known_cache;
 mod limits;
 mod link;
@@ -65,10 +70,14 @@ pub use capture::{SettleReport, SnapshotRequest};
 pub use compare::DiffRequest;
 pub use conversation::{News, Prompt};
 pub use export::ExportRequest;
+pub(crate) use finish::pending_objects;
 pub use forget::Forgettable;
 pub use heads::WitnessPatience;
 pub use history::LogQuery;
 pub use init::{InitOptions, InitReport, Progress};
+pub use isolated::IsolatedRun;
+pub use isolated_commit::{CommitRequest, FilteredChoice};
+pub use isolated_views::IsolatedCounts;
 pub use mirror::{Alone, Mirrored, Position, Pushing};
 pub use mount_place::MountPlace;
 pub use mounted::{Deed, FoldReport, MountLog, SavedAs};
@@ -316,6 +325,9 @@ impl Workspace {
     fn check_root(&self) -> Result<()> {
         let found = self.roots.workspace().identity()?;
         match self.recorded_identity()? {
+            Some(recorded) if recorded != found && self.is_seen_from_inside()? => {
+                Err(Error::InIsolation(self.root.clone()))
+            }
             Some(recorded) if recorded != found => Err(Error::RootReplaced(self.root.clone())),
             _ => Ok(()),
         }

@@ -102,6 +102,7 @@ impl Workspace {
                 protected.pins.extend(labels.target);
             }
         }
+        protected.pins.extend(self.isolated_starts()?);
         for kind in [Open::Intent, Open::Turn, Open::Transaction] {
             protected.whole.extend(self.catalog.open_things(kind)?.iter().map(|(_, seq)| *seq));
         }

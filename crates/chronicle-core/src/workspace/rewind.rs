@@ -146,8 +146,10 @@ pub(super) struct Planned {
     pub(super) moves_head: bool,
     pub(super) labels: Labels,
     pub(super) authors: Vec<String>,
-    transaction: Option<TransactionId>,
+    pub(super) transaction: Option<TransactionId>,
     pub(super) digest: ObjectId,
+    /// What the record says happened: a rewind, or the outcome of an action.
+    pub(super) kind: Kind,
 }
 
 impl Workspace {
@@ -239,7 +241,7 @@ impl Workspace {
     }
 
     /// Gives contents that were merged from secrets the names that secrets have.
-    fn name_secrets(&self, draft: &mut Draft) -> Result<()> {
+    pub(super) fn name_secrets(&self, draft: &mut Draft) -> Result<()> {
         let merged = std::mem::take(&mut draft.merged);
         let (mut plain, mut secret) = (HashSet::new(), Vec::new());
         for goal in &mut draft.goals {
@@ -329,11 +331,12 @@ impl Workspace {
             authors,
             transaction: resolved.transaction,
             digest,
+            kind: Kind::Rewind,
         })
     }
 
     /// The linked worktrees inside that are workspaces of their own.
-    fn inner_workspaces(&self) -> Result<Vec<WorkspacePath>> {
+    pub(super) fn inner_workspaces(&self) -> Result<Vec<WorkspacePath>> {
         let inner = self.home.inner(&self.root)?;
         let below = inner.iter().filter_map(|inner| inner.strip_prefix(&self.root).ok());
         below.map(|path| Ok(WorkspacePath::new(path.as_os_str().as_bytes())?)).collect()
@@ -456,7 +459,7 @@ impl Workspace {
     }
 
     /// Stages, passes the commit point, applies and records.
-    fn apply_planned(
+    pub(super) fn apply_planned(
         &mut self,
         planned: &Planned,
         request: &RewindRequest,
@@ -489,6 +492,7 @@ impl Workspace {
         timings.step("stage");
         let pending = Pending {
             id: planned.id,
+            kind: planned.kind,
             labels: Labels { note: kept_words(&report.plan.keep), ..planned.labels.clone() },
             goals: planned
                 .draft

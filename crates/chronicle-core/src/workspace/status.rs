@@ -66,6 +66,7 @@ impl Workspace {
             head_problem: self.catalog.head_problem()?,
             witnesses: self.hand_over(self.patience)?,
             mirror: self.mirror_view()?,
+            isolated: self.isolated_runs()?,
         })
     }
 

@@ -118,7 +118,14 @@ impl Workspace {
             _ => None,
         };
         let named = |task: &Task| [group(&task.now.entry), group(&task.then)];
-        let groups: HashSet<_> = tasks.iter().flat_map(named).flatten().collect();
+        self.members_of(&tasks.iter().flat_map(named).flatten().collect())
+    }
+
+    /// The names that are known of each of some link groups.
+    pub(super) fn members_of(
+        &self,
+        groups: &HashSet<LinkGroup>,
+    ) -> Result<HashMap<LinkGroup, Vec<WorkspacePath>>> {
         let mut members: HashMap<LinkGroup, Vec<WorkspacePath>> = HashMap::new();
         if groups.is_empty() {
             return Ok(members);
@@ -128,7 +135,8 @@ impl Workspace {
         for directory in directories {
             let Ok(known) = table.directory(directory) else { continue };
             for (name, known) in &known.names {
-                if let Some(link) = group(&known.entry).filter(|link| groups.contains(link)) {
+                let Entry::File(file) = &known.entry else { continue };
+                if let Some(link) = file.link.filter(|link| groups.contains(link)) {
                     members.entry(link).or_default().push(directory.join(name));
                 }
             }

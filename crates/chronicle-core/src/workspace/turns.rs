@@ -17,7 +17,7 @@ use crate::record::{Kind, Labels, Record};
 use crate::view::{SCHEMA, SnapshotMetadata, Transaction, TurnView};
 
 /// The session of commands that `chronicle run` started outside a turn.
-const RUN_SESSION: &str = "run";
+pub(super) const RUN_SESSION: &str = "run";
 
 /// Names a turn.
 #[derive(Debug, Clone, Default)]

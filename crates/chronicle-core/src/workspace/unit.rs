@@ -22,9 +22,7 @@ pub(super) fn read(
 ) -> Result<Option<(Bundle, Known)>> {
     let Some(stat) = roots.lstat(path)? else { return Ok(None) };
     let flavor = if path.name() == b".jj" { Flavor::Jj } else { Flavor::Git };
-    let mut files = Vec::new();
-    gather(roots, path, &[], flavor, &mut files)?;
-    let bundle = Bundle::new(files);
+    let bundle = Bundle::new(significant(roots, path, flavor)?);
     let signature = stat.signature;
     let meta = Meta {
         mode: signature.mode & 0o7777,
@@ -33,14 +31,33 @@ pub(super) fn read(
         mtime_ns: signature.mtime_ns,
         xattrs: Vec::new(),
     };
-    let entry = Entry::Repository(Repository {
-        bundle: intake.take(&bundle.encode())?,
-        identity: bundle.identity(),
-        head: bundle.head(),
-        meta,
-    });
+    let (value, encoded) = value_of(&bundle, meta);
+    intake.take(&encoded)?;
+    let entry = Entry::Repository(value);
     let known = Known { entry, signature: Some(signature), racy: false, part: Part::Ordinary };
     Ok(Some((bundle, known)))
+}
+
+/// The files of a repository's metadata that count.
+pub(super) fn significant(
+    roots: &Roots,
+    path: &WorkspacePath,
+    flavor: Flavor,
+) -> Result<Vec<BundleFile>> {
+    let mut files = Vec::new();
+    gather(roots, path, &[], flavor, &mut files)?;
+    Ok(files)
+}
+
+/// The value that such files make, and the bytes of its object.
+pub(super) fn value(files: Vec<BundleFile>, meta: Meta) -> (Repository, Vec<u8>) {
+    value_of(&Bundle::new(files), meta)
+}
+
+fn value_of(bundle: &Bundle, meta: Meta) -> (Repository, Vec<u8>) {
+    let encoded = bundle.encode();
+    let (identity, head) = (bundle.identity(), bundle.head());
+    (Repository { bundle: ObjectId::of(&encoded), identity, head, meta }, encoded)
 }
 
 fn gather(
@@ -83,7 +100,7 @@ fn gather(
     Ok(())
 }
 
-fn join(unit: &WorkspacePath, inner: &[u8]) -> Result<WorkspacePath> {
+pub(super) fn join(unit: &WorkspacePath, inner: &[u8]) -> Result<WorkspacePath> {
     Ok(WorkspacePath::new([unit.as_bytes(), inner].join(&b'/'))?)
 }
 

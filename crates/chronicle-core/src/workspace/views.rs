@@ -136,6 +136,16 @@ impl Workspace {
 
     /// Counts the lines by which two entries differ.
     pub(super) fn counts(&self, before: &Entry, after: &Entry) -> Result<Counts> {
+        self.counts_with(before, after, &|entry| self.countable(entry))
+    }
+
+    /// The same where the content of the later one need not be in the store.
+    pub(super) fn counts_with(
+        &self,
+        before: &Entry,
+        after: &Entry,
+        later: &dyn Fn(&Entry) -> Result<Option<Vec<u8>>>,
+    ) -> Result<Counts> {
         let comparable = |entry: &Entry| !matches!(entry, Entry::Repository(_) | Entry::Unknown(_));
         if before.same_content(after) || !comparable(before) || !comparable(after) {
             return Ok(Counts::default());
@@ -144,7 +154,7 @@ impl Workspace {
         if before.is_secret() || after.is_secret() {
             return Ok(Counts::default());
         }
-        let (Some(old), Some(new)) = (self.countable(before)?, self.countable(after)?) else {
+        let (Some(old), Some(new)) = (self.countable(before)?, later(after)?) else {
             return Ok(Counts { binary: true, ..Counts::default() });
         };
         if text::is_binary(&old) || text::is_binary(&new) {

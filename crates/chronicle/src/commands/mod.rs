@@ -20,6 +20,7 @@ mod history;
 mod hook;
 mod init;
 mod install;
+mod isolated;
 mod log;
 mod man;
 mod mcp;
@@ -55,7 +56,9 @@ use chronicle_core::{SCHEMA, Workspace, WorkspacePath};
 use serde::Serialize;
 
 use crate::bucket::home as bucket_home;
-use crate::cli::{BucketVerb, ConfigVerb, Global, OperatorVerb, RootsVerb, Verb, WitnessVerb};
+use crate::cli::{
+    BucketVerb, ConfigVerb, Global, IsolatedVerb, OperatorVerb, RootsVerb, Verb, WitnessVerb,
+};
 use crate::environment;
 use crate::error::{CommandError, Outcome};
 use crate::ui::Ui;
@@ -140,6 +143,12 @@ impl Verb {
             | Self::Roots(RootsVerb::List)
             | Self::Witness(WitnessVerb::List)
             | Self::Bucket(BucketVerb::Show | BucketVerb::List)
+            | Self::Isolated(
+                IsolatedVerb::List
+                | IsolatedVerb::Show(_)
+                | IsolatedVerb::Diff(_)
+                | IsolatedVerb::Log,
+            )
             | Self::Completions(_)
             | Self::Man(_) => false,
             Self::Init(_)
@@ -150,6 +159,7 @@ impl Verb {
             | Self::Commit(_)
             | Self::Rollback(_)
             | Self::Run(_)
+            | Self::Isolated(IsolatedVerb::Commit(_) | IsolatedVerb::Discard(_))
             | Self::Rewind(_)
             | Self::Undo(_)
             | Self::Redo(_)
@@ -207,6 +217,7 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: Verb) -> Outcome {
         Verb::Commit(args) => commit::execute(invocation, &args),
         Verb::Rollback(args) => rollback::execute(invocation, args),
         Verb::Run(args) => run::execute(invocation, &args),
+        Verb::Isolated(verb) => isolated::execute(invocation, &verb),
         Verb::Log(args) => log::execute(invocation, args),
         Verb::Show(args) => show::execute(invocation, &args),
         Verb::Diff(args) => diff::execute(invocation, &args),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use chronicle_core::{RunTicket, SnapshotMetadata, Workspace};
 
-use super::Invocation;
+use super::{Invocation, isolated};
 use crate::cli::RunArgs;
 use crate::error::{CommandError, Kind, Outcome};
 use crate::render::log::lines;
@@ -21,6 +21,9 @@ const SHARE: u32 = 20;
 
 /// The exit status is the command's; whatever fails on our side is 125.
 pub(crate) fn execute(invocation: &mut Invocation, args: &RunArgs) -> Outcome {
+    if args.isolation.isolated {
+        return isolated::run(invocation, args);
+    }
     let ours = |error: CommandError| error.of(Kind::Run);
     let mut workspace = invocation.open().map_err(ours)?;
     let summary = args.summary.clone().unwrap_or_else(|| run::words(&args.command));
@@ -65,6 +68,10 @@ fn look_now_and_then(
 
 /// Runs the command and records nothing.
 pub(crate) fn only_run(invocation: &Invocation, args: &RunArgs) -> Outcome {
+    if args.isolation.isolated {
+        let why = "Chronicle is off (CHRONICLE=off), so nothing would isolate the command";
+        return Err(CommandError::failed("not_isolated", why).of(Kind::NotIsolated));
+    }
     run::run(&args.command, &invocation.directory)
 }
 

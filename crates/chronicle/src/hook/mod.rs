@@ -158,6 +158,8 @@ impl Hook {
             // Only what begins adopts: an end without a beginning has nothing to tell.
             Err(Error::NoWorkspace(_)) if begins => adopt::adopt(&home, &heard.directory, budget)?,
             Err(Error::NoWorkspace(_)) => return Ok(()),
+            // The agent is the command of an isolated run: all it does is on the run's layer.
+            Err(Error::InIsolation(_)) => return Ok(()),
             opened => opened?,
         };
         workspace.set_witness_patience(WitnessPatience::Hook);

@@ -109,6 +109,11 @@ fn notices(status: &Status, now: i64) -> Vec<String> {
         let announced = count(status.open_intents, "announced action");
         notices.push(format!("{announced} not settled: chronicle settle"));
     }
+    for run in &status.isolated {
+        let (id, what) = (&run.short_id, printable(&run.summary));
+        let next = if run.state == "running" { "isolated list" } else { "isolated diff" };
+        notices.push(format!("isolated run {id} ({what}) is {}: chronicle {next} {id}", run.state));
+    }
     for pending in &status.pending_config {
         notices.push(format!("waits for chronicle config accept: {}", printable(pending)));
     }
@@ -210,6 +215,7 @@ mod tests {
             head_problem: None,
             witnesses: Vec::new(),
             mirror: None,
+            isolated: Vec::new(),
         }
     }
 

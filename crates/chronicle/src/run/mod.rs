@@ -10,6 +10,7 @@
 //! This program starts itself for the steps that must happen inside the new processes, instead of
 //! running code between fork and exec.
 
+mod isolate;
 mod job;
 mod plain;
 mod session;
@@ -22,6 +23,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+pub(crate) use isolate::{hidden as isolation, isolated};
 pub(crate) use session::{session, stage};
 
 use crate::error::{CommandError, Kind};

@@ -85,6 +85,8 @@ fn no_failpoint_lacks_a_test() {
     covered.extend(crate::clones::POINTS.map(|(point, _)| point));
     // See `pool_others::process_that_dies_leaves_a_pool_that_can_be_used` of the core.
     covered.extend(["pool_before_rename", "pool_in_eviction"]);
+    // See `isolated::crash`.
+    covered.extend(crate::isolated::crash::POINTS);
     listed.sort_unstable();
     covered.sort_unstable();
     assert_eq!(covered, listed);

@@ -18,6 +18,7 @@ mod git;
 mod hooks;
 mod install;
 mod integrations;
+mod isolated;
 mod many;
 mod mcp;
 mod off;

@@ -1,0 +1,160 @@
+//! Random work: a commit makes the workspace what the command saw at its end, a discard nothing.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use chronicle_testing::dice::Dice;
+use chronicle_testing::env::Env;
+use chronicle_testing::shared::setting;
+use chronicle_testing::tree::{Options, Tree, assert_same, describe, describe_with};
+use chronicle_testing::work::{Menu, Random};
+
+use super::{can_isolate, json, left};
+use crate::scenes::world;
+
+/// Tells the test that it is the command of a run: the seed, how much, and where to say what it saw.
+const WORK: [&str; 3] = ["CHRONICLE_TEST_SEED", "CHRONICLE_TEST_STEPS", "CHRONICLE_TEST_SEEN"];
+const TEST: &str = "isolated::property::a_commit_is_what_the_command_saw";
+
+fn whole(top: &Path) -> Tree {
+    describe_with(top, &Options { all_times: true, ..Options::default() })
+}
+
+#[test]
+fn a_commit_is_what_the_command_saw() {
+    if let [Some(seed), Some(steps), Some(seen)] = WORK.map(|name| std::env::var(name).ok()) {
+        let here = std::env::current_dir().unwrap();
+        let told = Random::new(&here, seed.parse().unwrap(), MENU).steps(steps.parse().unwrap());
+        fs::write(seen, format!("{:#?}\n{:#?}", whole(&here), told)).unwrap();
+        return;
+    }
+    let cases = setting("CHRONICLE_CASES", 300) / 20;
+    let first = setting("CHRONICLE_SEED", 0);
+    for seed in first..first + cases.max(1) {
+        if !one(seed) {
+            return;
+        }
+    }
+}
+
+/// Git has a test of its own: what it writes differs from run to run.
+const MENU: Menu = Menu { filters: false, ..Menu::ALL };
+
+fn one(seed: u64) -> bool {
+    let env = world();
+    let mut dice = Dice::new(seed);
+    Random::new(&env.workspace(), seed ^ 0xa5a5, MENU).steps(dice.between(5, 60));
+    env.ok(&["init"]);
+    if !can_isolate(&env, "property") {
+        return false;
+    }
+    for round in 0..3 {
+        let what = format!("seed {seed}, round {round}");
+        let before = whole(&env.workspace());
+        let seen = work(&env, dice.roll(), dice.between(1, 40));
+        assert_same(&before, &whole(&env.workspace()), &format!("{what}: an isolated run"));
+        if left(&env).is_empty() {
+            continue;
+        }
+        if dice.chance(25) {
+            env.ok(&["isolated", "discard"]);
+            assert_same(&before, &whole(&env.workspace()), &format!("{what}: a discard"));
+            assert!(left(&env).is_empty(), "{what}: a discard left something");
+            continue;
+        }
+        env.ok(&["isolated", "commit"]);
+        let after = whole(&env.workspace());
+        assert!(seen.starts_with(&format!("{after:#?}\n")), "{what}: {}", told(&seen, &after));
+        let head = format!("seq:{}", json(&env, &["--json", "status"])["head_seq"]);
+        if env.run(&["undo", "--yes"]).is_done() {
+            assert_same(&before, &whole(&env.workspace()), &format!("{what}: an undo"));
+            env.ok(&["rewind", &head, "--exact", "--yes"]);
+            assert_same(&after, &whole(&env.workspace()), &format!("{what}: back again"));
+        }
+        env.ok(&["verify", "--deep"]);
+    }
+    true
+}
+
+/// The first lines that differ, and what was done.
+fn told(seen: &str, after: &Tree) -> String {
+    let got = format!("{after:#?}\n");
+    let pairs = seen.lines().zip(got.lines()).enumerate();
+    let first = pairs.filter(|(_, (want, got))| want != got).map(|(at, _)| at).next();
+    let around = |text: &str, at: usize| {
+        text.lines().skip(at.saturating_sub(30)).take(60).collect::<Vec<_>>().join("\n")
+    };
+    let steps = &seen[seen.rfind("\n[").unwrap_or(0)..];
+    match first {
+        Some(at) => format!("saw\n{}\nis\n{}\n{steps}", around(seen, at), around(&got, at)),
+        None => format!("one ends early\n{steps}"),
+    }
+}
+
+/// Lets this test do random work isolated; gives what it saw at its end.
+fn work(env: &Env, seed: u64, steps: usize) -> String {
+    let file = env.base().join("seen");
+    let this = std::env::current_exe().unwrap();
+    let words = ["run", "--isolated", "--", this.to_str().unwrap(), "--exact", TEST];
+    let ran = env.run_with(&words, |command| {
+        command.envs(WORK.iter().zip([seed.to_string(), steps.to_string()]));
+        command.env(WORK[2], &file);
+    });
+    let _ = ran.code(0);
+    fs::read_to_string(file).unwrap()
+}
+
+/// Conflicts are exactly where both touched the same path, and then nothing is done.
+#[test]
+fn conflicts_are_exactly_where_both_worked() {
+    let cases = setting("CHRONICLE_CASES", 300) / 20;
+    for seed in 0..cases.max(1) {
+        let env = world();
+        let mut dice = Dice::new(seed);
+        let names: Vec<String> =
+            (0..12).map(|number| format!("d{}/f{number}", number % 3)).collect();
+        names.iter().for_each(|name| env.write(name, "base\n"));
+        env.ok(&["init"]);
+        if !can_isolate(&env, "conflicts") {
+            return;
+        }
+        let mut chosen =
+            || -> BTreeSet<&String> { names.iter().filter(|_| dice.chance(25)).collect() };
+        let (theirs, mine) = (chosen(), chosen());
+        let edit = |name: &&String| match name.len() % 2 {
+            0 => format!("rm {name}"),
+            _ => format!("echo theirs > {name}"),
+        };
+        let text: Vec<_> = theirs.iter().map(edit).collect();
+        let _ = super::script(&env, &text.join("; ")).code(0);
+        mine.iter().for_each(|name| env.write(name, "mine\n"));
+        if left(&env).is_empty() {
+            continue;
+        }
+        let both: Vec<_> = theirs.intersection(&mine).collect();
+        let plan = json(&env, &["--json", "isolated", "commit", "--dry-run"]);
+        let told = plan["conflict"].as_array().unwrap().iter();
+        let told: Vec<_> = told.map(|conflict| conflict["path"].as_str().unwrap()).collect();
+        assert_eq!(
+            told,
+            both.iter().map(|name| name.as_str()).collect::<Vec<_>>(),
+            "seed {seed}: {plan}"
+        );
+        let before = describe(&env.workspace());
+        let ran = env.run(&["isolated", "commit"]).code(if both.is_empty() { 0 } else { 3 });
+        if both.is_empty() {
+            for name in &names {
+                let want = match (theirs.contains(name), mine.contains(name), name.len() % 2) {
+                    (true, _, 0) => None,
+                    (true, ..) => Some("theirs\n"),
+                    (_, true, _) => Some("mine\n"),
+                    _ => Some("base\n"),
+                };
+                assert_eq!(env.read(name).as_deref(), want, "seed {seed}: {name}\n{}", ran.story());
+            }
+        } else {
+            assert_same(&before, &describe(&env.workspace()), &format!("seed {seed}"));
+        }
+    }
+}

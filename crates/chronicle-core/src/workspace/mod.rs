@@ -190,7 +190,7 @@ impl Workspace {
             }
             roots => roots?,
         };
-        let workspace = Self {
+        let mut workspace = Self {
             home: home.clone(),
             id: adopted.id,
             root: adopted.root.clone(),
@@ -206,7 +206,10 @@ impl Workspace {
             shown_at: None,
             seen: RefCell::default(),
         };
-        if !new_root {
+        if !new_root && let Err(error) = workspace.check_root() {
+            // Where a mount lies over the root, the directory itself can be reached beside it.
+            let below = workspace.below_mount();
+            workspace.roots = Roots::open(&below, &further, &named).map_err(|_| error)?;
             workspace.check_root()?;
         }
         Ok(workspace)

@@ -41,6 +41,11 @@ impl Workspace {
         std::fs::rename(&temporary, &file).at("rename", &file)
     }
 
+    /// Where the root itself can be reached by those for whom a mount lies over it.
+    pub fn below_mount(&self) -> PathBuf {
+        self.directory().join(journal::DIRECTORY).join("below")
+    }
+
     /// Where this workspace is or was mounted last; a process that was killed leaves its word behind.
     pub fn mount_place(&self) -> Result<Option<MountPlace>> {
         Ok(read(&self.directory()))

@@ -1,0 +1,153 @@
+//! What is open: handles, and for each open file how its data goes.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fuser::{BackingId, FileHandle};
+
+use crate::errno::Answer;
+use crate::magic::MagicFile;
+
+/// One open of one file.
+pub(crate) struct Handle {
+    pub(crate) node: u64,
+    pub(crate) file: OwnedFd,
+    pub(crate) writes: bool,
+}
+
+/// How the data of an open file goes. All handles of a file go the same way; the kernel insists on it.
+#[derive(Clone)]
+pub(crate) enum Way {
+    /// The kernel reads and writes the backing file itself.
+    Passthrough(Arc<BackingId>),
+    /// Every read and write is a request, and the kernel caches.
+    Requests,
+}
+
+struct OpenFile {
+    handles: Vec<Arc<Handle>>,
+    writers: usize,
+    way: Way,
+    /// The times and the size that the kernel was told last.
+    told: Option<Told>,
+}
+
+/// What of a file's attributes changes when it is written.
+pub(crate) type Told = (i64, i64, i64, i64, i64);
+
+/// The part of the attributes that tells whether the kernel's are old.
+pub(crate) fn told(stat: &rustix::fs::Stat) -> Told {
+    let (mtime, ctime) = (stat.st_mtime, stat.st_ctime);
+    (stat.st_size, mtime, stat.st_mtime_nsec as i64, ctime, stat.st_ctime_nsec as i64)
+}
+
+#[derive(Default)]
+struct State {
+    handles: HashMap<u64, Arc<Handle>>,
+    files: HashMap<u64, OpenFile>,
+    magic: HashMap<u64, Arc<dyn MagicFile>>,
+    last: u64,
+}
+
+/// What a release came to.
+pub(crate) struct Released {
+    pub(crate) handle: Arc<Handle>,
+    /// It was the last one open for writing.
+    pub(crate) last_writer: bool,
+    pub(crate) passthrough: bool,
+    pub(crate) told: Option<Told>,
+}
+
+/// All that is open.
+#[derive(Default)]
+pub(crate) struct Handles {
+    state: Mutex<State>,
+}
+
+impl Handles {
+    /// Adds a handle. How its data goes is decided by `choose` if it is the first of its file.
+    pub(crate) fn open(
+        &self,
+        handle: Handle,
+        choose: impl FnOnce(&OwnedFd) -> Way,
+    ) -> (FileHandle, Way) {
+        let mut state = self.state();
+        let number = state.number();
+        let handle = Arc::new(handle);
+        state.handles.insert(number, Arc::clone(&handle));
+        let file = state.files.entry(handle.node).or_insert_with(|| OpenFile {
+            handles: Vec::new(),
+            writers: 0,
+            way: choose(&handle.file),
+            told: None,
+        });
+        file.writers += usize::from(handle.writes);
+        file.handles.push(handle);
+        (FileHandle(number), file.way.clone())
+    }
+
+    pub(crate) fn open_magic(&self, file: Box<dyn MagicFile>) -> FileHandle {
+        let mut state = self.state();
+        let number = state.number();
+        state.magic.insert(number, file.into());
+        FileHandle(number)
+    }
+
+    pub(crate) fn get(&self, handle: FileHandle) -> Answer<Arc<Handle>> {
+        self.state().handles.get(&handle.0).cloned().ok_or(fuser::Errno::EBADF)
+    }
+
+    pub(crate) fn magic(&self, handle: FileHandle) -> Answer<Arc<dyn MagicFile>> {
+        self.state().magic.get(&handle.0).cloned().ok_or(fuser::Errno::EBADF)
+    }
+
+    /// Any handle of a file; one that may write, if that is needed.
+    pub(crate) fn of(&self, node: u64, writes: bool) -> Option<Arc<Handle>> {
+        let state = self.state();
+        let mut handles = state.files.get(&node)?.handles.iter();
+        handles.find(|handle| handle.writes || !writes).cloned()
+    }
+
+    /// The kernel is about to hear these attributes.
+    pub(crate) fn told(&self, node: u64, stat: &rustix::fs::Stat) {
+        if let Some(file) = self.state().files.get_mut(&node) {
+            file.told = Some(told(stat));
+        }
+    }
+
+    /// Whether the kernel reads and writes this file without us.
+    pub(crate) fn is_passthrough(&self, node: u64) -> bool {
+        matches!(self.state().files.get(&node), Some(OpenFile { way: Way::Passthrough(_), .. }))
+    }
+
+    pub(crate) fn release(&self, number: FileHandle) -> Option<Released> {
+        let mut state = self.state();
+        state.magic.remove(&number.0);
+        let handle = state.handles.remove(&number.0)?;
+        let file = state.files.get_mut(&handle.node)?;
+        file.handles.retain(|other| !Arc::ptr_eq(other, &handle));
+        file.writers -= usize::from(handle.writes);
+        let released = Released {
+            last_writer: handle.writes && file.writers == 0,
+            passthrough: matches!(file.way, Way::Passthrough(_)),
+            told: file.told,
+            handle,
+        };
+        if file.handles.is_empty() {
+            state.files.remove(&released.handle.node);
+        }
+        Some(released)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+}

@@ -1,0 +1,231 @@
+//! Requests about what is in files: open, read, write, allocate, sync, release.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fuser::{BackingId, Errno, FileHandle};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+
+use super::Core;
+use crate::errno::{Answer, OrErrno, guarded};
+use crate::handles::{Handle, Way, told};
+use crate::identity;
+use crate::nodes::ROOT;
+use crate::outbox::Notice;
+use crate::versions::{Caller, Operation};
+
+/// What of the flags of an open is ours to pass on. The rest is done by the kernel above us.
+pub(crate) fn backing_flags(flags: i32) -> OFlags {
+    let flags = OFlags::from_bits_retain(flags as u32);
+    flags & (OFlags::RWMODE | OFlags::TRUNC | OFlags::NOATIME)
+}
+
+impl Core {
+    /// Opens a file; before-images are taken here, not at every write.
+    pub(crate) fn open(&self, caller: &Caller, node: u64, flags: i32) -> Answer<Handle> {
+        let flags = backing_flags(flags);
+        let (truncates, writes) =
+            (flags.contains(OFlags::TRUNC), flags.intersects(OFlags::WRONLY | OFlags::RDWR));
+        self.fill(node)?;
+        let handle = |file| {
+            self.nodes().pin(node);
+            Handle { node, file, writes }
+        };
+        if !writes && !truncates {
+            return self.open_file(node, flags).map(handle);
+        }
+        let (_held, paths) = self.lock_names(node)?;
+        self.change(caller, &Operation::Write { paths: &paths, truncates }, || {
+            identity::assume(caller, 0);
+            self.open_file(node, flags).map(handle)
+        })
+    }
+
+    fn fill(&self, node: u64) -> Answer<()> {
+        let Some(fill) = &self.fill else { return Ok(()) };
+        if self.handles.of(node, false).is_some() {
+            return Ok(());
+        }
+        let place = self.nodes().place(node);
+        let path = place.and_then(|place| self.nodes().path(place.parent, &place.name));
+        path.map_or(Ok(()), |path| guarded(|| fill.fill(&path)))
+    }
+
+    /// How the data of a file goes whose first handle this is.
+    pub(crate) fn choose_way(
+        &self,
+        file: &OwnedFd,
+        register: impl FnOnce(&OwnedFd) -> std::io::Result<BackingId>,
+    ) -> Way {
+        if !self.passthrough.load(Ordering::Relaxed) {
+            return Way::Requests;
+        }
+        match register(file) {
+            Ok(backing) => Way::Passthrough(Arc::new(backing)),
+            Err(error) => {
+                if error.raw_os_error() == Some(libc::EPERM) {
+                    self.passthrough.store(false, Ordering::Relaxed);
+                }
+                Way::Requests
+            }
+        }
+    }
+
+    /// Reads from where the file is open.
+    pub(crate) fn read(&self, handle: FileHandle, offset: u64, buffer: &mut [u8]) -> Answer<usize> {
+        let handle = self.handles.get(handle)?;
+        let mut done = 0;
+        while done < buffer.len() {
+            match rustix::io::pread(&handle.file, &mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error).or_errno(),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes to where the file is open.
+    pub(crate) fn write(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        strips: bool,
+    ) -> Answer<usize> {
+        let handle = self.handles.get(handle)?;
+        if strips {
+            identity::assume(caller, 0)
+        } else {
+            identity::be_oneself()
+        }
+        let mut done = 0;
+        while done < data.len() {
+            match rustix::io::pwrite(&handle.file, &data[done..], offset + done as u64) {
+                Ok(count) => done += count,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error).or_errno(),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Sets aside or gives back room.
+    pub(crate) fn allocate(
+        &self,
+        caller: &Caller,
+        handle: FileHandle,
+        mode: i32,
+        offset: u64,
+        length: u64,
+    ) -> Answer<()> {
+        let handle = self.handles.get(handle)?;
+        let (_held, paths) = self.lock_names(handle.node)?;
+        self.change(caller, &Operation::Write { paths: &paths, truncates: false }, || {
+            identity::assume(caller, 0);
+            let mode = FallocateFlags::from_bits_retain(mode as u32);
+            rustix::fs::fallocate(&handle.file, mode, offset, length).or_errno()
+        })
+    }
+
+    /// Copies within the backing file system.
+    pub(crate) fn copy(
+        &self,
+        caller: &Caller,
+        from: (FileHandle, u64),
+        to: (FileHandle, u64),
+        length: u64,
+    ) -> Answer<usize> {
+        let (source, target) = (self.handles.get(from.0)?, self.handles.get(to.0)?);
+        let (_held, paths) = self.lock_names(target.node)?;
+        self.change(caller, &Operation::Write { paths: &paths, truncates: false }, || {
+            identity::assume(caller, 0);
+            // The answer has 32 bits for it.
+            let length = usize::try_from(length).unwrap_or(usize::MAX).min(1 << 30);
+            let (mut read, mut written) = (from.1, to.1);
+            rustix::fs::copy_file_range(
+                &source.file,
+                Some(&mut read),
+                &target.file,
+                Some(&mut written),
+                length,
+            )
+            .or_errno()
+        })
+    }
+
+    /// Where data or a hole begins.
+    pub(crate) fn seek(&self, handle: FileHandle, offset: i64, whence: i32) -> Answer<i64> {
+        let handle = self.handles.get(handle)?;
+        let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+        let wanted = match whence {
+            libc::SEEK_DATA => SeekFrom::Data(offset),
+            libc::SEEK_HOLE => SeekFrom::Hole(offset),
+            _ => return Err(Errno::EINVAL),
+        };
+        rustix::fs::seek(&handle.file, wanted).or_errno().map(|found| found as i64)
+    }
+
+    /// Makes a file durable, and what was recorded of it.
+    pub(crate) fn sync(&self, node: u64, handle: FileHandle, data_only: bool) -> Answer<()> {
+        let handle = self.handles.get(handle)?;
+        if data_only {
+            rustix::fs::fdatasync(&handle.file).or_errno()?;
+        } else {
+            rustix::fs::fsync(&handle.file).or_errno()?;
+        }
+        self.synced(node)
+    }
+
+    /// Makes the names of a directory durable, and what was recorded of them.
+    pub(crate) fn sync_directory(&self, node: u64) -> Answer<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = self.directory(node)?;
+        let directory =
+            rustix::fs::openat(&*directory, ".", flags, rustix::fs::Mode::empty()).or_errno()?;
+        rustix::fs::fsync(directory).or_errno()?;
+        self.synced(node)
+    }
+
+    fn synced(&self, node: u64) -> Answer<()> {
+        let paths = self.paths(node);
+        guarded(|| self.versions.synced(&paths))
+    }
+
+    /// The paths of a node as they were last seen.
+    pub(crate) fn paths(&self, node: u64) -> Vec<Vec<u8>> {
+        if node == ROOT {
+            return vec![Vec::new()];
+        }
+        let nodes = self.nodes();
+        let places = nodes.places(node).into_iter();
+        places.filter_map(|place| nodes.path(place.parent, &place.name)).collect()
+    }
+
+    /// A handle is closed.
+    pub(crate) fn release(&self, caller: &Caller, handle: FileHandle) {
+        let Some(released) = self.handles.release(handle) else { return };
+        let node = released.handle.node;
+        if released.last_writer {
+            // What was written through a mapping the kernel above did not see.
+            if released.passthrough
+                && let Ok(stat) = rustix::fs::fstat(&released.handle.file)
+                && released.told != Some(told(&stat))
+            {
+                self.outbox.send(Notice::Attributes(node));
+            }
+            let names = self.lock_names(node);
+            let paths = names.as_ref().map_or(&[][..], |(_, paths)| paths);
+            let _ = guarded(|| {
+                self.versions.closed(caller, paths);
+                Ok(())
+            });
+        }
+        self.nodes().unpin(node);
+    }
+}

@@ -1,0 +1,110 @@
+//! The seam to whoever keeps versions: asked before every change, told after it.
+
+use fuser::{Errno, Request};
+
+/// Something that is about to change, or has just changed.
+///
+/// Paths are bytes, relative to the root, without a leading slash; the root itself is empty. A file with several
+/// hard links is named by every name that the mount knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation<'a> {
+    /// The content may change: an open for writing, truncate, fallocate, `copy_file_range` into it.
+    Write {
+        /// Every known name; empty if it has none any more.
+        paths: &'a [Vec<u8>],
+        /// Whether what stood there is cut off at once.
+        truncates: bool,
+    },
+    /// A name that is not there is made: a file, a directory, a symlink, a special.
+    Create {
+        /// The new name.
+        path: &'a [u8],
+    },
+    /// A name goes.
+    Remove {
+        /// The name.
+        path: &'a [u8],
+        /// Whether it was to be a directory.
+        directory: bool,
+    },
+    /// A name is moved; what stands at `to` is replaced.
+    Rename {
+        /// The name that goes.
+        from: &'a [u8],
+        /// The name that comes.
+        to: &'a [u8],
+        /// Whether both stay and only trade places.
+        exchange: bool,
+    },
+    /// A file gets one more name.
+    Link {
+        /// A name that it has.
+        from: &'a [u8],
+        /// The name that it gets.
+        to: &'a [u8],
+    },
+    /// Mode, owner, times or extended attributes change.
+    Attributes {
+        /// Every known name; empty if it has none any more.
+        paths: &'a [Vec<u8>],
+    },
+}
+
+/// Whose request it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    /// The process, as the mount's own process sees it; 0 if it cannot.
+    pub pid: u32,
+    /// Its user for file access.
+    pub uid: u32,
+    /// Its group for file access.
+    pub gid: u32,
+}
+
+impl From<&Request> for Caller {
+    fn from(request: &Request) -> Self {
+        Self { pid: request.pid(), uid: request.uid(), gid: request.gid() }
+    }
+}
+
+/// Who keeps versions of what changes.
+///
+/// Both calls come while the parents concerned are locked. None may use the mount itself, nor wait for
+/// somebody who does.
+pub trait Versions: Send + Sync + 'static {
+    /// Called before the operation takes effect. With an error nothing happens and the caller gets it.
+    fn before(&self, caller: &Caller, operation: &Operation<'_>) -> Result<(), Errno>;
+
+    /// What came of it. Always called after a `before` that returned `Ok`.
+    fn after(&self, caller: &Caller, operation: &Operation<'_>, outcome: Result<(), Errno>);
+
+    /// The last handle that was open for writing was released; without paths if the file has no name any more.
+    fn closed(&self, caller: &Caller, paths: &[Vec<u8>]);
+
+    /// The backing file or directory was synced; returns when what was recorded of it is durable too.
+    fn synced(&self, paths: &[Vec<u8>]) -> Result<(), Errno>;
+}
+
+/// Keeps nothing: the mount is a bare passthrough.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoVersions;
+
+impl Versions for NoVersions {
+    fn before(&self, _: &Caller, _: &Operation<'_>) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn after(&self, _: &Caller, _: &Operation<'_>, _: Result<(), Errno>) {}
+
+    fn closed(&self, _: &Caller, _: &[Vec<u8>]) {}
+
+    fn synced(&self, _: &[Vec<u8>]) -> Result<(), Errno> {
+        Ok(())
+    }
+}
+
+/// Brings content that is not on disk yet.
+pub trait Fill: Send + Sync + 'static {
+    /// Called at the first open of a file; returns at once if it is no placeholder.
+    fn fill(&self, path: &[u8]) -> Result<(), Errno>;
+}

@@ -34,8 +34,8 @@ const FULL: u64 = 1 << 20;
 /// One thing that a mount wrote down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Note {
-    /// A process, itself first, then those above it; the notes after it name it by this number.
-    Who { number: u32, line: Vec<Process> },
+    /// A process and what it is called, itself first, then those above it; later notes name it by this number.
+    Who { number: u32, name: String, line: Vec<Process> },
     /// Something is about to happen to these paths.
     Intent { number: u64, who: u32, deed: Deed, paths: Vec<WorkspacePath> },
     /// What came of it: 0, or the number of the error.
@@ -97,9 +97,10 @@ impl Note {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Encoder(vec![0; FRAME]);
         match self {
-            Self::Who { number, line } => {
+            Self::Who { number, name, line } => {
                 out.byte(0);
                 out.int(u64::from(*number));
+                out.bytes(name.as_bytes());
                 out.int(line.len() as u64);
                 line.iter().for_each(|process| process.encode(&mut out));
             }
@@ -142,10 +143,10 @@ impl Note {
         let mut input = Decoder(body);
         let note = match input.byte()? {
             0 => {
-                let (number, count) = (input.int32()?, input.count()?);
+                let (number, name, count) = (input.int32()?, input.text()?, input.count()?);
                 let line =
                     (0..count).map(|_| Process::decode(&mut input)).collect::<Result<_, _>>()?;
-                Self::Who { number, line }
+                Self::Who { number, name, line }
             }
             1 => {
                 let (number, who) = (input.int()?, input.int32()?);
@@ -357,7 +358,7 @@ mod tests {
         let process = Process { pid: 7, started: 9, boot: "b".to_owned() };
         let entry = crate::codec::tests::sample().changes[0].after.clone();
         vec![
-            Note::Who { number: 1, line: vec![process] },
+            Note::Who { number: 1, name: "sh".to_owned(), line: vec![process] },
             Note::Intent {
                 number: 3,
                 who: 1,

@@ -77,6 +77,12 @@ impl Process {
         found
     }
 
+    /// What it is called, as far as anybody can tell.
+    pub fn name(&self) -> String {
+        let same = |stat: &Stat| stat.started == self.started;
+        stat(self.pid).filter(same).map(|stat| stat.name).unwrap_or_default()
+    }
+
     /// A process and those above it: itself first; nobody if it is gone.
     pub fn line(pid: u32) -> Vec<Self> {
         let Some(process) = Self::of(pid) else { return Vec::new() };

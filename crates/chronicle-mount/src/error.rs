@@ -3,6 +3,23 @@
 use std::io;
 use std::path::PathBuf;
 
+impl MountError {
+    /// A stable word for its kind.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Backing { .. } | Self::MountPoint { .. } | Self::Serve { .. } => "mount_failed",
+            Self::NotADirectory { .. } | Self::NotEmpty { .. } | Self::Inside { .. } => {
+                "mount_point"
+            }
+            Self::AlreadyMounted { .. } => "already_mounted",
+            Self::NoFuse { .. } | Self::NoProc | Self::Refused { .. } => "cannot_mount",
+        }
+    }
+
+    /// All of them.
+    pub const CODES: [&str; 4] = ["mount_failed", "mount_point", "already_mounted", "cannot_mount"];
+}
+
 /// A mount that was not made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

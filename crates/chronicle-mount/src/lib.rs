@@ -19,6 +19,8 @@ mod name;
 mod nodes;
 mod outbox;
 mod outside;
+mod past;
+mod recorder;
 mod serve;
 mod slab;
 mod table;
@@ -39,6 +41,8 @@ pub use error::MountError;
 pub use fuser::Errno;
 pub use magic::{Magic, MagicEntry, MagicFile, MagicKind, NoMagic};
 pub use mounted::{Abilities, Mounted, Noticing, Unmounted};
+pub use past::Past;
+pub use recorder::Recorder;
 pub use versions::{Caller, Fill, NoVersions, Operation, Versions};
 
 use mounted::Wants;
@@ -143,6 +147,11 @@ pub fn mount(
         .map_err(serve_error)?;
     let device = attach::mounted_device(&places.at).unwrap_or(0);
     Ok(Mounted { at: places.at, device, core, agreed, session: Some(session) })
+}
+
+/// Takes away what is mounted at a place; lazily also if somebody uses it.
+pub fn detach(at: &Path, lazily: bool) -> io::Result<()> {
+    attach::clear(at, lazily)
 }
 
 fn open_root(backing: &Path) -> Result<OwnedFd, rustix::io::Errno> {

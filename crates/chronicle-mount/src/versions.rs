@@ -19,6 +19,10 @@ pub enum Operation<'a> {
     Create {
         /// The new name.
         path: &'a [u8],
+        /// Whether it is a directory.
+        directory: bool,
+        /// Whether it is a file that is open for writing from now on.
+        opened: bool,
     },
     /// A name goes.
     Remove {

@@ -52,6 +52,7 @@ fn hidden(arguments: &[OsString]) -> Option<u8> {
         run::SESSION => Some(run::session(&arguments[1..])),
         run::STAGE => Some(run::stage(&arguments[1..])),
         commands::prune::PRUNER => Some(commands::prune::detached(&arguments[1..])),
+        commands::mount::SERVE => Some(commands::mount::serve(&arguments[1..])),
         WATCHER => Some(commands::watch::detached(&arguments[1..])),
         commands::push::VERB => Some(commands::push::detached(&arguments[1..])),
         commands::hand_over::VERB => Some(commands::hand_over::detached(&arguments[1..])),

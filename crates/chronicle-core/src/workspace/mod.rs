@@ -147,7 +147,7 @@ pub struct Workspace {
     /// The mount through which it was found: paths in there mean those of the root.
     shown_at: Option<PathBuf>,
     /// Who wrote where, while what a mount saw is recorded.
-    seen: RefCell<Option<crate::watch::Witnessed>>,
+    seen: RefCell<Option<(crate::watch::Witnessed, Vec<String>)>>,
 }
 
 impl Workspace {

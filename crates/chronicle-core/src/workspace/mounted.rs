@@ -76,7 +76,7 @@ impl MountLog {
             return Ok(*number);
         }
         let number = u32::try_from(writing.known.len() + 1).unwrap_or(0);
-        writing.journal.add(&[Note::Who { number, line: line.to_vec() }])?;
+        writing.journal.add(&[Note::Who { number, name: process.name(), line: line.to_vec() }])?;
         writing.known.insert(process.clone(), number);
         Ok(number)
     }
@@ -192,12 +192,20 @@ impl Workspace {
     pub fn begin_mount(&mut self) -> Result<MountLog> {
         let directory = self.mount_directory();
         crate::home::private_directory(&directory)?;
-        let lock = Lock::try_take(&directory.join("lock"))?
-            .ok_or_else(|| Error::Busy("this workspace is mounted already".to_owned()))?;
+        // One that was killed lets go a moment after it is dead.
+        let lives = self.mount_place()?.is_some_and(|place| place.process.is_alive());
+        let patience = if lives { Duration::ZERO } else { PATIENCE };
+        let lock = Lock::take(&directory.join("lock"), patience)
+            .map_err(|_| Error::Busy("this workspace is mounted already".to_owned()))?;
         self.settle()?;
         let journal = Journal::begin(&directory)?;
         let writing = Writing { journal, next: 1, known: HashMap::new() };
         Ok(MountLog { state: Mutex::new(writing), _lock: lock })
+    }
+
+    /// Reads the settings again, for one who never takes the lock.
+    pub fn read_settings_anew(&mut self) {
+        self.held.take();
     }
 
     /// Whether a filter keeps a path out, so that no version of it is kept.
@@ -232,8 +240,10 @@ impl Workspace {
         if journals.upto == self.folded()? && !open_too {
             return Ok(FoldReport::default());
         }
+        // Some may have been saved since the lock was taken.
+        self.record_saved(&journals)?;
         let touched = journals.touched(open_too);
-        self.seen.replace(Some(journals.seen()));
+        self.seen.replace(Some(journals.seen_with_names()));
         let looked = match self.look_at_touched(&touched, &[]) {
             Ok(Some(look)) => Ok(look),
             Ok(None) => self.look(),
@@ -265,10 +275,14 @@ impl Workspace {
         if !self.mount_directory().exists() {
             return Ok(());
         }
-        let journals = Journals::read(self)?;
+        self.record_saved(&Journals::read(self)?)
+    }
+
+    /// Records the versions that these journals have and the log has not, in order.
+    fn record_saved(&mut self, journals: &Journals) -> Result<()> {
         let mut folded = self.folded()?;
         let (mut group, mut emptied) = (Vec::<Version<'_>>::new(), Emptied::default());
-        self.seen.replace(Some(journals.seen()));
+        self.seen.replace(Some(journals.seen_with_names()));
         let mut fold = |workspace: &mut Self| -> Result<()> {
             for (number, behind, note) in &journals.notes {
                 if folded.number < *number {
@@ -291,7 +305,7 @@ impl Workspace {
                     if group.iter().any(|(before, ..)| *before == path) {
                         // This note is not among them, and must be met again if we die here.
                         let upto = Folded { saved: before, ..folded };
-                        workspace.record_versions(&group, &journals, &upto)?;
+                        workspace.record_versions(&group, journals, &upto)?;
                         group.clear();
                     }
                     group.push(version);
@@ -300,7 +314,7 @@ impl Workspace {
             if group.is_empty() {
                 Ok(())
             } else {
-                workspace.record_versions(&group, &journals, &folded)
+                workspace.record_versions(&group, journals, &folded)
             }
         };
         let done = fold(self);
@@ -460,6 +474,15 @@ impl Journals {
         touched.map(|(path, whole)| Touched { path: path.clone(), whole }).collect()
     }
 
+    /// Who touched what since the last look, and what each is called.
+    fn seen_with_names(&self) -> (Witnessed, Vec<String>) {
+        let name = |(_, _, note): &(u64, u64, Note)| match note {
+            Note::Who { name, .. } => Some(name.clone()),
+            _ => None,
+        };
+        (self.seen(), self.notes.iter().filter_map(name).collect())
+    }
+
     /// Who touched what since the last look.
     fn seen(&self) -> Witnessed {
         let mut seen = Witnessed::default();
@@ -478,7 +501,7 @@ impl Journals {
             };
             let new = self.is_new(*journal, *behind);
             match note {
-                Note::Who { number, line } => {
+                Note::Who { number, line, .. } => {
                     lines.insert((*journal, *number), seen.lines.len());
                     seen.lines.push(line.clone());
                 }

@@ -177,6 +177,7 @@ impl Workspace {
             Group::Turn(index) => (open.turns[index].clone(), "shell"),
             Group::Past(turn) => (self.labels_of_past_turn(turn)?, "shell"),
             Group::Shared => (Labels::default(), "shell"),
+            Group::External if self.seen.borrow().is_some() => (self.seen_labels(changes), "mount"),
             Group::External => (Labels::default(), "external"),
         };
         labels.snapshot = Some(fresh);

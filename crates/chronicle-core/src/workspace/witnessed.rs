@@ -56,7 +56,7 @@ impl Workspace {
 
     /// Who wrote, as a mount or the watcher saw it, and where the look before could not see.
     fn witnessed(&self) -> Result<Option<(Witnessed, Vec<WorkspacePath>)>> {
-        if let Some(seen) = self.seen.borrow().clone() {
+        if let Some((seen, _)) = self.seen.borrow().clone() {
             return Ok(Some((seen, Vec::new())));
         }
         let Some(bookmark) = self.bookmark()?.filter(|_| may_see_processes()) else {
@@ -98,6 +98,24 @@ impl Workspace {
             }
         }
         Ok(None)
+    }
+
+    /// What changes are labelled with that were seen in a mount: by which program, if it was one.
+    pub(super) fn seen_labels(&self, changes: &[crate::entry::Change]) -> Labels {
+        let seen = self.seen.borrow();
+        let Some((seen, names)) = seen.as_ref() else { return Labels::default() };
+        let written = changes.iter().filter_map(|change| seen.paths.get(&change.path));
+        let writers: BTreeSet<_> = written.flat_map(|written| written.writers.clone()).collect();
+        let one = writers.into_iter().collect::<Option<Vec<usize>>>();
+        match one.as_deref() {
+            Some([one]) => {
+                let pid = seen.lines.get(*one).and_then(|line| line.first()).map(|own| own.pid);
+                let tool = names.get(*one).filter(|name| !name.is_empty());
+                let tool = tool.zip(pid).map(|(name, pid)| format!("{name} ({pid})"));
+                Labels { tool, ..Labels::default() }
+            }
+            _ => Labels::default(),
+        }
     }
 
     /// What a change is labelled with that a session made after its last turn.

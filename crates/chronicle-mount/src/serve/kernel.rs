@@ -513,8 +513,9 @@ impl Filesystem for Kernel {
         let listed = guarded(|| {
             if is_magic(node.0) {
                 return self.magic_names(node.0, offset, |name, kind, next| {
-                    let unknown = FileAttr { kind, ..nothing() };
+                    // Names with the number 0 are taken for gone by those who list.
                     let (number, name) = (INodeNo(1 << 63), OsStr::from_bytes(name));
+                    let unknown = FileAttr { ino: number, kind, ..nothing() };
                     reply.add(number, next, name, &Duration::ZERO, &unknown, Generation(0))
                 });
             }

@@ -41,26 +41,34 @@ impl Core {
         let path = self.path(parent, name)?;
         self.refuse_magic(parent, name)?;
         let directory = self.directory(parent)?;
-        self.change(caller, &Operation::Create { path: &path }, || {
-            identity::assume(caller, umask);
-            match making {
-                Making::Directory { mode } => {
-                    rustix::fs::mkdirat(&*directory, name, Mode::from_raw_mode(*mode))
-                        .or_errno()?;
+        self.change(
+            caller,
+            &Operation::Create {
+                path: &path,
+                directory: matches!(making, Making::Directory { .. }),
+                opened: false,
+            },
+            || {
+                identity::assume(caller, umask);
+                match making {
+                    Making::Directory { mode } => {
+                        rustix::fs::mkdirat(&*directory, name, Mode::from_raw_mode(*mode))
+                            .or_errno()?;
+                    }
+                    Making::Special { mode, device } => {
+                        let kind = rustix::fs::FileType::from_raw_mode(*mode);
+                        let device = attributes::device_from_wire(*device);
+                        let mode = Mode::from_raw_mode(*mode);
+                        rustix::fs::mknodat(&*directory, name, kind, mode, device).or_errno()?;
+                    }
+                    Making::Symlink { target } => {
+                        let target = target.as_os_str().as_bytes();
+                        rustix::fs::symlinkat(target, &*directory, name).or_errno()?;
+                    }
                 }
-                Making::Special { mode, device } => {
-                    let kind = rustix::fs::FileType::from_raw_mode(*mode);
-                    let device = attributes::device_from_wire(*device);
-                    let mode = Mode::from_raw_mode(*mode);
-                    rustix::fs::mknodat(&*directory, name, kind, mode, device).or_errno()?;
-                }
-                Making::Symlink { target } => {
-                    let target = target.as_os_str().as_bytes();
-                    rustix::fs::symlinkat(target, &*directory, name).or_errno()?;
-                }
-            }
-            self.enter(parent, name)
-        })
+                self.enter(parent, name)
+            },
+        )
     }
 
     /// Makes a file and opens it. With `EEXIST` somebody else was faster.
@@ -77,18 +85,23 @@ impl Core {
         let path = self.path(parent, name)?;
         self.refuse_magic(parent, name)?;
         let directory = self.directory(parent)?;
-        self.change(caller, &Operation::Create { path: &path }, || {
-            identity::assume(caller, umask);
-            let how = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let mode = Mode::from_raw_mode(mode);
-            let file = rustix::fs::openat(&*directory, name, how, mode).or_errno()?;
-            let stat = rustix::fs::fstat(&file).or_errno()?;
-            let entry = self.enter_stat(parent, &directory, name, stat)?;
-            let node = entry.attributes.ino.0;
-            self.nodes().pin(node);
-            let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
-            Ok(Created { entry, handle: Handle { node, file, writes } })
-        })
+        self.change(
+            caller,
+            &Operation::Create { path: &path, directory: false, opened: true },
+            || {
+                identity::assume(caller, umask);
+                let how =
+                    flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let mode = Mode::from_raw_mode(mode);
+                let file = rustix::fs::openat(&*directory, name, how, mode).or_errno()?;
+                let stat = rustix::fs::fstat(&file).or_errno()?;
+                let entry = self.enter_stat(parent, &directory, name, stat)?;
+                let node = entry.attributes.ino.0;
+                self.nodes().pin(node);
+                let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
+                Ok(Created { entry, handle: Handle { node, file, writes } })
+            },
+        )
     }
 
     /// Takes a name away.

@@ -24,6 +24,7 @@ mod isolated;
 mod log;
 mod man;
 mod mcp;
+pub(crate) mod mount;
 mod operator;
 mod pin;
 pub(crate) mod prune;
@@ -43,6 +44,7 @@ mod taking_back;
 mod turn;
 mod undo;
 mod uninstall;
+mod unmount;
 mod verify;
 pub(crate) mod watch;
 mod witness;
@@ -187,6 +189,8 @@ impl Verb {
             | Self::Install(_)
             | Self::Uninstall(_)
             | Self::Watch(_)
+            | Self::Mount(_)
+            | Self::Unmount(_)
             | Self::Demo(_) => true,
         }
     }
@@ -242,6 +246,8 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: Verb) -> Outcome {
         Verb::Head(args) => head::execute(invocation, &args),
         Verb::Witness(verb) => witness::execute(invocation, &verb),
         Verb::Watch(args) => watch::execute(invocation, &args),
+        Verb::Mount(args) => mount::execute(invocation, &args),
+        Verb::Unmount(args) => unmount::execute(invocation, &args),
         Verb::Operator(verb) => operator::execute(invocation, &verb),
         Verb::Config(verb) => config::execute(invocation, &verb),
         Verb::Roots(verb) => roots::execute(invocation, &verb),

@@ -21,6 +21,7 @@ mod integrations;
 mod isolated;
 mod many;
 mod mcp;
+mod mount;
 mod off;
 mod payloads;
 mod power_loss;

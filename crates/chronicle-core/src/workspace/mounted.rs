@@ -25,6 +25,9 @@ use crate::watch::{Touched, Witnessed, Written};
 
 pub use crate::journal::Deed;
 
+/// How long a mount that seems to live is waited for: it may be dying.
+const SHORT_PATIENCE: Duration = Duration::from_secs(1);
+
 /// The most content that waits in one note.
 const ROWS_MOST: usize = 1 << 20;
 
@@ -194,7 +197,7 @@ impl Workspace {
         crate::home::private_directory(&directory)?;
         // One that was killed lets go a moment after it is dead.
         let lives = self.mount_place()?.is_some_and(|place| place.process.is_alive());
-        let patience = if lives { Duration::ZERO } else { PATIENCE };
+        let patience = if lives { SHORT_PATIENCE } else { PATIENCE };
         let lock = Lock::take(&directory.join("lock"), patience)
             .map_err(|_| Error::Busy("this workspace is mounted already".to_owned()))?;
         self.settle()?;

@@ -82,7 +82,8 @@ impl Workspace {
             return Err(Error::NotIsolated { root: self.root.clone(), why });
         }
         let _lock = self.lock(PATIENCE)?;
-        self.sweep_runs()?;
+        // What cannot be removed is the doctor's to tell of, and no reason to run nothing.
+        let _ = self.sweep_runs();
         self.settle_locked()?;
         let labels = match &self.open_turns()?[..] {
             [turn] => Labels { session: Some(session_of(turn)), ..turn.clone() },
@@ -125,12 +126,11 @@ impl Workspace {
         let owner = crate::fs::stat_of(&layer).at("read", upper)?.signature;
         if (owner.uid, owner.gid) != (signature.uid, signature.gid) {
             let (uid, gid) = (signature.uid, signature.gid);
-            let owned = rustix::fs::fchown(
-                &layer,
-                Some(rustix::fs::Uid::from_raw(uid)),
-                Some(rustix::fs::Gid::from_raw(gid)),
-            );
-            owned.at("own", upper)?;
+            let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+            if rustix::fs::fchown(&layer, Some(uid), Some(gid)).is_err() {
+                let why = "its directory belongs to another user or group".to_owned();
+                return Err(Error::NotIsolated { root: self.root.clone(), why });
+            }
         }
         let mode = rustix::fs::Mode::from_raw_mode(signature.mode & 0o7777);
         rustix::fs::fchmod(&layer, mode).at("change", upper)?;
@@ -218,7 +218,7 @@ impl Workspace {
         };
         let _alive = take_over(&place)?;
         self.remove_run(&place)?;
-        self.sweep_runs()?;
+        let _ = self.sweep_runs();
         Ok(view)
     }
 

@@ -1,8 +1,8 @@
 //! Measures Chronicle beside the bare limit of each job, in one run on one machine.
 //!
-//! usage: `chronicle-bench [--large | --small | --watched | --store | --bucket | --clones NAME] [--out FILE] DIR`;
+//! usage: `chronicle-bench [--large | --small | --watched | --store | --bucket | --overlay | --clones NAME] [--out FILE] DIR`;
 //! `--small` stops after the figures of one file, `--watched` measures only looks through the watcher, `--store` only
-//! what content takes, `--bucket` only sending it, `--clones` only what sharing blocks gives on the file system of
+//! what content takes, `--bucket` only sending it, `--overlay` only isolated runs, `--clones` only what sharing blocks gives on the file system of
 //! that name; DIR must be on a journaled file system, as `bench/run` makes one. Only ratios count: times drift
 //! from run to run.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
@@ -13,6 +13,7 @@ mod edits;
 mod hooks;
 mod large;
 mod measure;
+mod overlay;
 mod peers;
 mod proof;
 mod rows;
@@ -30,6 +31,7 @@ struct Options {
     watched: bool,
     store: bool,
     bucket: bool,
+    overlay: bool,
     clones: Option<String>,
     out: Option<PathBuf>,
     directory: PathBuf,
@@ -48,7 +50,7 @@ fn main() -> Result<()> {
 
 fn options() -> Result<Options> {
     let (mut large, mut small, mut watched, mut store) = (false, false, false, false);
-    let mut bucket = false;
+    let (mut bucket, mut overlay) = (false, false);
     let (mut out, mut directory, mut clones) = (None, None, None);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -58,15 +60,16 @@ fn options() -> Result<Options> {
             "--watched" => watched = true,
             "--store" => store = true,
             "--bucket" => bucket = true,
+            "--overlay" => overlay = true,
             "--clones" => clones = Some(words.next().ok_or("--clones needs a name")?),
             "--out" => out = Some(PathBuf::from(words.next().ok_or("--out needs a file")?)),
             _ => directory = Some(PathBuf::from(word)),
         }
     }
     let directory = directory.ok_or(
-        "usage: chronicle-bench [--large | --small | --watched | --store | --bucket | --clones NAME] [--out FILE] DIR",
+        "usage: chronicle-bench [--large | --small | --watched | --store | --bucket | --overlay | --clones NAME] [--out FILE] DIR",
     )?;
-    Ok(Options { large, small, watched, store, bucket, clones, out, directory })
+    Ok(Options { large, small, watched, store, bucket, overlay, clones, out, directory })
 }
 
 fn measure_all(options: &Options) -> Result<Vec<Row>> {
@@ -81,6 +84,11 @@ fn measure_all(options: &Options) -> Result<Vec<Row>> {
     }
     if options.bucket {
         let rows = bucket::rows(&scratch)?;
+        std::fs::remove_dir_all(&scratch)?;
+        return Ok(rows);
+    }
+    if options.overlay {
+        let rows = overlay::rows(&scratch)?;
         std::fs::remove_dir_all(&scratch)?;
         return Ok(rows);
     }
@@ -106,6 +114,8 @@ fn measure_all(options: &Options) -> Result<Vec<Row>> {
         say("verifying");
         rows.push(proof::verify(&scratch)?);
         rows.extend(trees(&scratch, options.large)?);
+        say("isolated runs");
+        rows.extend(overlay::rows(&scratch)?);
     }
     std::fs::remove_dir_all(&scratch)?;
     Ok(rows)

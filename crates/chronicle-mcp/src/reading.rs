@@ -27,7 +27,8 @@ pub(crate) fn status(call: &Call<'_>, given: JsonObject) -> Result<Answer, Refus
     let own = call.own(&workspace)?;
     let text = words::status(&status, own.sessions());
     let mut value = json_of(&status);
-    for field in ["changes", "unprotected", "filtered", "pending_config", "open_turns", "pins"] {
+    let lists = ["changes", "unprotected", "filtered", "pending_config", "open_turns", "pins"];
+    for field in lists.into_iter().chain(["isolated"]) {
         shorten(&mut value, field, STATUS_MOST);
     }
     value["own_sessions"] = own.sessions().into();

@@ -427,6 +427,22 @@ fn mirror() -> Value {
     ])
 }
 
+fn isolated() -> Value {
+    object([
+        ("schema", number()),
+        ("id", text()),
+        ("short_id", text()),
+        ("summary", text()),
+        ("state", text()),
+        ("status", or_null(number())),
+        ("started_at", text()),
+        ("start_seq", number()),
+        ("session", text()),
+        ("turn", or_null(number())),
+        ("layer", text()),
+    ])
+}
+
 pub(crate) fn status() -> Value {
     let transaction = object([
         ("schema", number()),
@@ -463,6 +479,7 @@ pub(crate) fn status() -> Value {
         ("head_problem", or_null(text())),
         ("witnesses", list(witness())),
         ("mirror", or_null(mirror())),
+        ("isolated", list(isolated())),
         ("own_sessions", list(text())),
         ("left_off?", left_off()),
     ])

@@ -58,6 +58,16 @@ impl RunPlace {
         self.0.join("first")
     }
 
+    /// The command's exit status, in words. Not durable: who lost it knows only that the command is over.
+    pub(crate) fn ended(&self) -> PathBuf {
+        self.0.join("ended")
+    }
+
+    /// How the command ended, if anybody came to saying so.
+    pub(crate) fn status(&self) -> Option<u8> {
+        std::fs::read_to_string(self.ended()).ok()?.trim().parse().ok()
+    }
+
     /// Why the kernel refused to isolate, in words; there only if it did.
     pub(crate) fn refused(&self) -> PathBuf {
         self.0.join("refused")

@@ -22,10 +22,8 @@ const WORDS: usize = 4 << 10;
 /// How far a run came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// The command runs, or its process was killed.
-    Running,
-    /// The command ended with this status.
-    Ended(u8),
+    /// The command was started; how it ended is said elsewhere.
+    Started,
     /// Its work is being brought into the workspace; the log says whether it was.
     Committing {
         /// Something is left out on purpose, and stays in the layer.
@@ -77,14 +75,11 @@ impl State {
         out.fixed(&self.epoch.0);
         out.int(self.start.0);
         out.signed(self.time.0);
-        let (stage, status) = match self.stage {
-            Stage::Running => (0, 0),
-            Stage::Ended(status) => (1, status),
-            Stage::Committing { partial } => (2, u8::from(partial)),
-            Stage::Committed => (3, 0),
-        };
-        out.byte(stage);
-        out.byte(status);
+        out.byte(match self.stage {
+            Stage::Started => 0,
+            Stage::Committing { partial } => 1 + u8::from(partial),
+            Stage::Committed => 3,
+        });
         out.byte(u8::from(self.user_xattrs));
         out.byte(u8::from(self.turn.is_some()));
         out.int(self.turn.unwrap_or(0));
@@ -112,12 +107,11 @@ impl State {
         let (id, workspace) = (SnapshotId(input.array()?), WorkspaceId(input.array()?));
         let epoch = Epoch(input.array()?);
         let (start, time) = (Seq(input.int()?), Time(input.signed()?));
-        let stage = match (input.byte()?, input.byte()?) {
-            (0, 0) => Stage::Running,
-            (1, status) => Stage::Ended(status),
-            (2, 0) => Stage::Committing { partial: false },
-            (2, 1) => Stage::Committing { partial: true },
-            (3, 0) => Stage::Committed,
+        let stage = match input.byte()? {
+            0 => Stage::Started,
+            1 => Stage::Committing { partial: false },
+            2 => Stage::Committing { partial: true },
+            3 => Stage::Committed,
             _ => return Err(DecodeError::Malformed("a run has an unknown stage")),
         };
         let mut flag = || match input.byte()? {
@@ -189,7 +183,7 @@ mod tests {
 
     fn samples() -> Vec<State> {
         let committing = Stage::Committing { partial: true };
-        let stages = [Stage::Running, Stage::Ended(7), committing, Stage::Committed];
+        let stages = [Stage::Started, committing, Stage::Committed];
         stages
             .into_iter()
             .flat_map(|stage| [None, Some(9)].map(|turn| sample(stage, turn)))
@@ -205,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_changed_byte_is_noticed() {
-        let bytes = sample(Stage::Ended(1), Some(2)).encode();
+        let bytes = sample(Stage::Committed, Some(2)).encode();
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[at] ^= 1;

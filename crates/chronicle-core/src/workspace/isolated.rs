@@ -82,7 +82,8 @@ impl Workspace {
             return Err(Error::NotIsolated { root: self.root.clone(), why });
         }
         let _lock = self.lock(PATIENCE)?;
-        self.sweep_runs()?;
+        // What cannot be removed is the doctor's to tell of, and no reason to run nothing.
+        let _ = self.sweep_runs();
         self.settle_locked()?;
         let labels = match &self.open_turns()?[..] {
             [turn] => Labels { session: Some(session_of(turn)), ..turn.clone() },
@@ -103,7 +104,7 @@ impl Workspace {
             epoch: self.catalog.epoch(),
             start: self.catalog.head()?.seq,
             time,
-            stage: Stage::Running,
+            stage: Stage::Started,
             user_xattrs: uses_user_xattrs(),
             turn: labels.turn,
             session: labels.session.unwrap_or_default(),
@@ -125,12 +126,11 @@ impl Workspace {
         let owner = crate::fs::stat_of(&layer).at("read", upper)?.signature;
         if (owner.uid, owner.gid) != (signature.uid, signature.gid) {
             let (uid, gid) = (signature.uid, signature.gid);
-            let owned = rustix::fs::fchown(
-                &layer,
-                Some(rustix::fs::Uid::from_raw(uid)),
-                Some(rustix::fs::Gid::from_raw(gid)),
-            );
-            owned.at("own", upper)?;
+            let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+            if rustix::fs::fchown(&layer, Some(uid), Some(gid)).is_err() {
+                let why = "its directory belongs to another user or group".to_owned();
+                return Err(Error::NotIsolated { root: self.root.clone(), why });
+            }
         }
         let mode = rustix::fs::Mode::from_raw_mode(signature.mode & 0o7777);
         rustix::fs::fchmod(&layer, mode).at("change", upper)?;
@@ -147,9 +147,10 @@ impl Workspace {
     }
 
     /// Says that the command of a run has ended, and how.
-    pub fn isolated_end(&mut self, run: &mut IsolatedRun, status: u8) -> Result<()> {
-        run.state.stage = Stage::Ended(status);
-        run.state.write(&run.place)?;
+    pub fn isolated_end(&mut self, run: &IsolatedRun, status: u8) -> Result<()> {
+        // Syncing here would wait for all that the command wrote.
+        let file = run.place.ended();
+        std::fs::write(&file, status.to_string()).at("write", &file)?;
         failpoint::hit("isolated_after_end");
         Ok(())
     }
@@ -182,12 +183,12 @@ impl Workspace {
 
     fn isolated_view(&self, state: &State, place: &RunPlace) -> Result<IsolatedView> {
         let done = !self.catalog.of_snapshot(&state.id)?.is_empty();
+        let status = place.status();
         let words = match state.stage {
-            Stage::Running if is_running(place)? => "running",
-            Stage::Running => "killed",
-            _ if done => "committed",
-            Stage::Ended(_) | Stage::Committing { .. } => "ended",
-            Stage::Committed => "committed",
+            _ if done || state.stage == Stage::Committed => "committed",
+            Stage::Started if status.is_none() && is_running(place)? => "running",
+            Stage::Started if status.is_none() => "killed",
+            _ => "ended",
         };
         Ok(IsolatedView {
             schema: SCHEMA,
@@ -195,10 +196,7 @@ impl Workspace {
             short_id: state.id.short(),
             summary: state.summary.clone(),
             state: words.to_owned(),
-            status: match state.stage {
-                Stage::Ended(status) => Some(status),
-                _ => None,
-            },
+            status,
             started_at: timestamp(state.time),
             start_seq: state.start.0,
             session: state.session.clone(),
@@ -220,7 +218,7 @@ impl Workspace {
         };
         let _alive = take_over(&place)?;
         self.remove_run(&place)?;
-        self.sweep_runs()?;
+        let _ = self.sweep_runs();
         Ok(view)
     }
 
@@ -338,7 +336,7 @@ impl Workspace {
             return Ok(false);
         }
         for (state, place) in self.all_runs()? {
-            if state.stage == Stage::Running && is_running(&place)? {
+            if state.stage == Stage::Started && is_running(&place)? {
                 return Ok(true);
             }
         }

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use super::{PATIENCE, Workspace};
 use crate::catalog::Log;
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 use crate::failpoint;
 use crate::home::Home;
+use crate::isolated::remove_tree;
 use crate::room::disk_usage;
 
 /// What a history is and takes on disk.
@@ -53,12 +54,15 @@ impl Workspace {
     /// never a workspace with half a history.
     pub fn purge(mut self) -> Result<()> {
         let lock = self.lock(PATIENCE)?;
+        if self.isolated_runs()?.iter().any(|run| run.state == "running") {
+            return Err(Error::Busy("an isolated run is still going on".to_owned()));
+        }
         let (home, directory) = (self.home.clone(), self.directory());
         home.unregister(&self.root)?;
         failpoint::hit("purge_after_unregister");
         let last = home.all()?.is_empty();
         drop(self);
-        remove_all(directory)?;
+        remove_tree(&directory)?;
         failpoint::hit("purge_after_history");
         if last {
             remove_all(home.store())?;

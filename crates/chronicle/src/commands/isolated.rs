@@ -30,7 +30,7 @@ struct Counted {
 pub(crate) fn run(invocation: &mut Invocation, args: &RunArgs) -> Outcome {
     let mut workspace = invocation.open().map_err(ours)?;
     let summary = args.summary.clone().unwrap_or_else(|| run::words(&args.command));
-    let mut prepared = workspace.isolate(&summary).map_err(|error| ours(error.into()))?;
+    let prepared = workspace.isolate(&summary).map_err(|error| ours(error.into()))?;
     let (root, directory) = (workspace.root().to_owned(), &invocation.directory);
     let words = run::isolated(&prepared, &root, directory, &args.command);
     let status = run::run(&words, directory);
@@ -41,7 +41,7 @@ pub(crate) fn run(invocation: &mut Invocation, args: &RunArgs) -> Outcome {
     let told = |error: Error| {
         ours(error.into()).hinted(format!("The command itself ended with status {status}"))
     };
-    workspace.isolated_end(&mut prepared, status).map_err(told)?;
+    workspace.isolated_end(&prepared, status).map_err(told)?;
     if args.isolation.discard {
         workspace.isolated_drop(prepared).map_err(told)?;
         invocation.ui.note(format!("Discarded the work of {}", printable(&summary)));

@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -27,15 +28,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use super::session::killed;
 use super::signals::Signals;
-use super::{become_command, exit_status, ourselves};
+use super::{could_not_start, exit_status, ourselves};
 
 /// The hidden verb that makes the view.
 pub(crate) const ISOLATE: &str = "__isolate";
 /// The hidden verb that is the first process in it.
 pub(crate) const INIT: &str = "__isolated-init";
-/// The hidden verb that becomes the command there.
-const START: &str = "__isolated-start";
-
 /// What the layer must be, so that reading it is plain: whole files, and nothing that refers to what
 /// lies below.
 const OPTIONS: &str = "redirect_dir=nofollow,metacopy=off,index=off,nfs_export=off,xino=off";
@@ -203,8 +201,11 @@ fn tell(first: &Path) -> Option<()> {
 
 fn watch(command: &[OsString]) -> io::Result<u8> {
     let mut signals = Signals::take_over()?;
-    let child = ourselves(START).args(command).spawn()?;
-    let command = Pid::from_child(&child);
+    let Some((program, words)) = command.split_first() else { return Ok(125) };
+    let command = match Command::new(program).args(words).spawn() {
+        Ok(child) => Pid::from_child(&child),
+        Err(error) => return Ok(could_not_start(program, error)),
+    };
     let status = loop {
         match next(&mut signals, None)? {
             Some((pid, status)) if pid == command => match exit_status(status) {
@@ -267,17 +268,11 @@ fn end_the_rest(signals: &mut Signals) -> io::Result<()> {
     Ok(())
 }
 
-/// Becomes the command, with signals as they are by default.
-pub(crate) fn start(command: &[OsString]) -> u8 {
-    become_command(command)
-}
-
 /// Whether words name one of the hidden processes, and what came of it.
 pub(crate) fn hidden(verb: &str, arguments: &[OsString]) -> Option<u8> {
     match verb {
         ISOLATE => Some(isolate(arguments)),
         INIT => Some(init(arguments)),
-        START => Some(start(arguments)),
         _ => None,
     }
 }

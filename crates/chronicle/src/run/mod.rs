@@ -88,7 +88,11 @@ pub(crate) fn words(command: &[OsString]) -> String {
 /// Becomes the command; comes back only if that failed, with the status that shells give.
 fn become_command(command: &[OsString]) -> u8 {
     let Some((program, arguments)) = command.split_first() else { return 125 };
-    let error = Command::new(program).args(arguments).exec();
+    could_not_start(program, Command::new(program).args(arguments).exec())
+}
+
+/// Says why a command did not start, and gives the status that shells give.
+fn could_not_start(program: &OsStr, error: io::Error) -> u8 {
     let status = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
     let name = chronicle_core::escape(OsStr::as_encoded_bytes(program)).into_owned();
     let hint = match status {

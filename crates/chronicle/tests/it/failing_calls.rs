@@ -49,6 +49,10 @@ enum Goal {
     Forgotten,
     /// What was damaged is whole.
     Healed,
+    /// The work of an isolated run is in the workspace.
+    Committed,
+    /// No isolated run waits.
+    Discarded,
 }
 
 macro_rules! tests {
@@ -79,6 +83,9 @@ tests! {
     gc: ["gc"], with_garbage, Answer;
     doctor: ["doctor"], damaged, Healed;
     forget: ["forget", "gone", "--yes"], with_a_secret, Forgotten;
+    isolated_run: ["run", "--isolated", "--discard", "--", "true"], settled, Answer;
+    isolated_commit: ["isolated", "commit"], isolated, Committed;
+    isolated_discard: ["isolated", "discard"], isolated_and_unwanted, Discarded;
 }
 
 fn as_it_is(env: &Env) -> (Tree, Tree) {
@@ -210,6 +217,35 @@ fn damaged(env: &Env) -> (Tree, Tree) {
     as_it_is(env)
 }
 
+/// Work whose result is the same wherever and whenever it is done.
+const WORK: &str = "echo other > f1; rm f3; mv f4 moved; mkdir -p new/dir; echo new > new/dir/file
+    rm -r deep; rmdir empty; echo 'a file now' > empty; rm link; mkdir link; chmod 600 script
+    touch -d @1000 f1 new/dir/file empty";
+
+/// An isolated run waits; the workspace is to become what the same work makes of a copy of it.
+fn isolated(env: &Env) -> (Tree, Tree) {
+    fill(env);
+    env.ok(&["init"]);
+    env.ok(&["run", "--isolated", "--", "sh", "-ec", WORK]);
+    let twin = env.base().join("twin");
+    let copied = Command::new("cp").arg("-a").arg(env.workspace()).arg(&twin).status().unwrap();
+    assert!(copied.success());
+    let done = Command::new("sh").args(["-ec", WORK]).current_dir(&twin).status().unwrap();
+    assert!(done.success());
+    (describe(&env.workspace()), describe(&twin))
+}
+
+fn isolated_and_unwanted(env: &Env) -> (Tree, Tree) {
+    isolated(env);
+    as_it_is(env)
+}
+
+fn waiting_runs(env: &Env) -> usize {
+    let list = sound(env, &["--json", "isolated", "list"], "asking what waits");
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    list["runs"].as_array().unwrap().len()
+}
+
 /// What must not be found any more; too short to be compressed.
 const WORD: &str = "a word that nobody may know";
 
@@ -251,6 +287,9 @@ fn play(scenario: &Scenario) {
         );
     }
     let env = world_of(scenario);
+    if scenario.name.starts_with("isolated") && !crate::isolated::is_allowed(scenario.name) {
+        return;
+    }
     (scenario.prepare)(&env);
     let counts = strace::count_calls(&env, scenario.words);
     let mut all = Vec::new();
@@ -295,7 +334,7 @@ fn play_once(scenario: &Scenario, env: &Env, fault: Fault) -> bool {
     }
     let what = format!("{}: {}\n{}", scenario.name, tampered.hits.join("\n"), tampered.ran.story());
     must_be_honest(&tampered, &what);
-    if tampered.ran.is_done() && scenario.goal == Goal::TakenBack {
+    if tampered.ran.is_done() && matches!(scenario.goal, Goal::TakenBack | Goal::Committed) {
         assert_same(&after, &describe(&env.workspace()), &what);
     }
     if tampered.ran.is_done() {
@@ -344,6 +383,9 @@ fn must_be_done(scenario: &Scenario, env: &Env, what: &str) {
     }
     if scenario.goal == Goal::Healed {
         sound(env, &["verify", "--deep"], what);
+    }
+    if scenario.goal == Goal::Discarded {
+        assert_eq!(waiting_runs(env), 0, "the run waits: {what}");
     }
     if scenario.goal == Goal::Forgotten {
         assert!(!is_known(&env.home()), "it is still known: {what}");
@@ -422,7 +464,10 @@ fn must_be_one_of(env: &Env, allowed: [&Tree; 2], what: &str) {
 /// Doing it again, where it was not done, does it.
 fn complete(scenario: &Scenario, env: &Env, after: &Tree, what: &str) {
     let done = match scenario.goal {
-        Goal::TakenBack => differences(after, &describe(&env.workspace())).is_empty(),
+        Goal::TakenBack | Goal::Committed => {
+            differences(after, &describe(&env.workspace())).is_empty()
+        }
+        Goal::Discarded => waiting_runs(env) == 0,
         Goal::TurnEnded => open_turns(env) == 0,
         Goal::Captured | Goal::Answer | Goal::Healed => false,
         // What was committed is finished by whoever collects garbage next.
@@ -451,6 +496,7 @@ fn status(env: &Env) -> serde_json::Value {
 fn must_come_back(scenario: &Scenario, env: &Env, before: &Tree, what: &str) {
     match scenario.goal {
         Goal::TakenBack => drop(sound(env, &["redo", "--yes"], what)),
+        Goal::Committed => drop(sound(env, &["undo", "--yes"], what)),
         _ => {
             sound(env, &["settle"], what);
             let here = format!("seq:{}", status(env)["head_seq"]);

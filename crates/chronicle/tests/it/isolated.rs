@@ -7,6 +7,7 @@ mod property;
 mod users;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 use chronicle_testing::env::{Env, Ran};
 use chronicle_testing::shared::skip;
 use chronicle_testing::tree::{Tree, assert_same, describe};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::scenes::{fill, world};
@@ -26,6 +28,11 @@ fn isolating(test: &str) -> Option<Env> {
     fill(&env);
     env.ok(&["init"]);
     can_isolate(&env, test).then_some(env)
+}
+
+/// Whether anything can be isolated here; told as a skip where not.
+pub(crate) fn is_allowed(test: &str) -> bool {
+    isolating(test).is_some()
 }
 
 fn can_isolate(env: &Env, test: &str) -> bool {
@@ -457,11 +464,7 @@ fn a_person_is_asked_at_a_terminal() {
         let mut command = env.command();
         command.args(["run", "--isolated", "--ask", "--", "sh", "-c", "echo x > n"]);
         let mut child = terminal.start(command);
-        let (mut screen, mut bytes) = (String::new(), [0; 4096]);
-        while !screen.contains("into the workspace?") {
-            let count = rustix::io::read(&terminal.screen, &mut bytes).unwrap();
-            screen.push_str(&String::from_utf8_lossy(&bytes[..count]));
-        }
+        let screen = wait_for_words(&terminal, "into the workspace?");
         terminal.type_in(answer);
         assert_eq!(child.wait().unwrap().code(), Some(0), "{screen}");
         assert!(screen.contains("1 path (1 created)"), "{screen}");
@@ -469,6 +472,71 @@ fn a_person_is_asked_at_a_terminal() {
         assert_eq!(runs(&env).len(), usize::from(expected.is_none()));
         fs::remove_file(env.path("n")).ok();
     }
+}
+
+#[test]
+fn signals_keys_and_stops_reach_the_command() {
+    let Some(env) = isolating("signals") else { return };
+    let text = "trap 'echo told; exit 42' TERM; echo ready; while :; do sleep 0.02; done";
+    let mut command = env.command();
+    command.args(["run", "--isolated", "--", "sh", "-c", text]).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "told");
+    assert_eq!(child.wait().unwrap().code(), Some(42));
+
+    // ^C at a terminal ends what it would end, and keys are the command's.
+    let at_terminal = |text: &str| {
+        let mut command = env.command();
+        command.args(["run", "--isolated", "--discard", "--", "sh", "-c", text]);
+        command
+    };
+    let terminal = Terminal::new();
+    terminal.type_in("typed\r");
+    let (screen, status) = terminal.run(at_terminal("read word; echo \"got $word\"; tty"));
+    assert_eq!(status, 0, "{screen}");
+    assert!(screen.contains("got typed") && screen.contains("/dev/pts/"), "{screen}");
+    let terminal = Terminal::new();
+    let mut child = terminal.start(at_terminal("echo ready; exec sleep 1000"));
+    wait_for_words(&terminal, "ready");
+    terminal.type_in("\x03");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+/// Waits until these words are on the screen; what was there until then.
+fn wait_for_words(terminal: &Terminal, words: &str) -> String {
+    let (mut screen, mut bytes) = (String::new(), [0; 4096]);
+    while !screen.contains(words) {
+        let count = rustix::io::read(&terminal.screen, &mut bytes).unwrap();
+        screen.push_str(&String::from_utf8_lossy(&bytes[..count]));
+    }
+    screen
+}
+
+/// A command that stops itself is stopped with everything above it, and goes on when a shell says so.
+#[test]
+fn a_shell_can_stop_and_continue_it() {
+    let Some(env) = isolating("stopped") else { return };
+    let inner = format!(
+        "{} run --isolated --discard -- sh -c 'kill -TSTP $$; echo went on'",
+        env.binary().display()
+    );
+    let mut command = std::process::Command::new("bash");
+    command.args(["--norc", "-ic", &format!("set -m; {inner}; echo first=$?; fg; echo second=$?")]);
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", env.base());
+    command.env("CHRONICLE_HOME", env.home()).env("CHRONICLE_WATCH", "off");
+    command.current_dir(env.workspace());
+    let mut leader = std::process::Command::new("setsid");
+    leader.args(["--ctty", "--wait"]).arg(command.get_program()).args(command.get_args());
+    leader.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    leader.current_dir(env.workspace());
+    let terminal = Terminal::new();
+    let mut child = terminal.start(leader);
+    let screen = wait_for_words(&terminal, "second=");
+    child.wait().unwrap();
+    assert!(screen.contains("went on") && screen.contains("first=1"), "{screen}");
 }
 
 #[test]

@@ -4,10 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use chronicle_testing::shared::is_root;
+use chronicle_testing::shared::{is_root, skip};
 use chronicle_testing::tree::assert_same;
 
 use super::{isolating, left, runs, script, tree};
+use crate::scenes::world;
 
 #[test]
 fn odd_names_modes_links_and_attributes_come_as_they_are() {
@@ -57,4 +58,35 @@ fn a_layer_that_keeps_its_owner_out_can_be_thrown_away() {
     }
     env.ok(&["isolated", "discard"]);
     assert!(left(&env).is_empty(), "{:?}", left(&env));
+}
+
+/// An overlay may lie below a layer, but none can hold one.
+#[test]
+fn an_overlay_below_works_and_one_for_the_home_is_refused() {
+    let Some(env) = isolating("stacked") else { return };
+    let base = env.base().join("stack");
+    let place = |name: &str| base.join(name).display().to_string();
+    for name in ["lower", "upper", "work", "at"] {
+        fs::create_dir_all(base.join(name)).unwrap();
+    }
+    let (lower, upper, work) = (place("lower"), place("upper"), place("work"));
+    let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+    let mut mount = std::process::Command::new("mount");
+    mount.args(["-t", "overlay", "overlay", "-o", &options]).arg(base.join("at"));
+    if !mount.output().is_ok_and(|done| done.status.success()) {
+        return skip("isolated::stacked", "nothing can be mounted here");
+    }
+    let below = world().with_workspace(base.join("at"));
+    let above = world().with_home(base.join("at/home"));
+    let tried = std::panic::catch_unwind(|| {
+        fs::write(below.path("f"), "x\n").unwrap();
+        below.ok(&["init"]);
+        below.ok(&["run", "--isolated", "--commit", "--", "sh", "-c", "echo y > f; mkdir d"]);
+        assert_eq!(below.read("f").as_deref(), Some("y\n"));
+        above.ok(&["init"]);
+        let refused = above.run(&["run", "--isolated", "--", "true"]).code(13);
+        assert!(refused.stderr().contains("on an overlay itself"), "{}", refused.story());
+    });
+    let _ = std::process::Command::new("umount").arg("-l").arg(base.join("at")).status();
+    tried.unwrap();
 }

@@ -15,6 +15,8 @@ use crate::scenes::world;
 
 /// Tells the test that it is the command of a run: the seed, how much, and where to say what it saw.
 const WORK: [&str; 3] = ["CHRONICLE_TEST_SEED", "CHRONICLE_TEST_STEPS", "CHRONICLE_TEST_SEEN"];
+/// What it says: the tree, which names are one file, and what it did.
+const SEEN: [&str; 3] = ["nodes", "links", "told"];
 const TEST: &str = "isolated::property::a_commit_is_what_the_command_saw";
 
 fn whole(top: &Path) -> Tree {
@@ -23,10 +25,13 @@ fn whole(top: &Path) -> Tree {
 
 #[test]
 fn a_commit_is_what_the_command_saw() {
-    if let [Some(seed), Some(steps), Some(seen)] = WORK.map(|name| std::env::var(name).ok()) {
-        let here = std::env::current_dir().unwrap();
+    if let [Some(seed), Some(steps), Some(place)] = WORK.map(|name| std::env::var(name).ok()) {
+        let (here, place) = (std::env::current_dir().unwrap(), Path::new(&place));
         let told = Random::new(&here, seed.parse().unwrap(), MENU).steps(steps.parse().unwrap());
-        fs::write(seen, format!("{:#?}\n{:#?}", whole(&here), told)).unwrap();
+        let tree = whole(&here);
+        let links: Vec<_> = tree.links.iter().map(|names| format!("{names:?}")).collect();
+        let seen = [format!("{:#?}", tree.nodes), links.join("\n"), format!("{told:#?}")];
+        SEEN.iter().zip(seen).for_each(|(name, text)| fs::write(place.join(name), text).unwrap());
         return;
     }
     let cases = setting("CHRONICLE_CASES", 300) / 20;
@@ -65,7 +70,7 @@ fn one(seed: u64) -> bool {
         }
         env.ok(&["isolated", "commit"]);
         let after = whole(&env.workspace());
-        assert!(seen.starts_with(&format!("{after:#?}\n")), "{what}: {}", told(&seen, &after));
+        must_be(&seen, &before, &after, &what);
         let head = format!("seq:{}", json(&env, &["--json", "status"])["head_seq"]);
         if env.run(&["undo", "--yes"]).is_done() {
             assert_same(&before, &whole(&env.workspace()), &format!("{what}: an undo"));
@@ -77,32 +82,41 @@ fn one(seed: u64) -> bool {
     true
 }
 
-/// The first lines that differ, and what was done.
-fn told(seen: &str, after: &Tree) -> String {
-    let got = format!("{after:#?}\n");
-    let pairs = seen.lines().zip(got.lines()).enumerate();
-    let first = pairs.filter(|(_, (want, got))| want != got).map(|(at, _)| at).next();
-    let around = |text: &str, at: usize| {
-        text.lines().skip(at.saturating_sub(30)).take(60).collect::<Vec<_>>().join("\n")
-    };
-    let steps = &seen[seen.rfind("\n[").unwrap_or(0)..];
-    match first {
-        Some(at) => format!("saw\n{}\nis\n{}\n{steps}", around(seen, at), around(&got, at)),
-        None => format!("one ends early\n{steps}"),
+/// The workspace is what the command saw. Only names of one file that the kernel took apart without
+/// anything having changed stay together.
+fn must_be(seen: &[String; 3], before: &Tree, after: &Tree, what: &str) {
+    let [nodes, links, told] = seen;
+    let got = format!("{:#?}", after.nodes);
+    if *nodes != got {
+        let at = nodes.lines().zip(got.lines()).take_while(|(want, got)| want == got).count();
+        let around = |text: &str| {
+            text.lines().skip(at.saturating_sub(30)).take(60).collect::<Vec<_>>().join("\n")
+        };
+        panic!("{what}: saw\n{}\nis\n{}\n{told}", around(nodes), around(&got));
+    }
+    let is = |line: &str, names: &BTreeSet<Vec<u8>>| format!("{names:?}") == line;
+    for line in links.lines() {
+        assert!(after.links.iter().any(|names| is(line, names)), "{what}: {line}\n{told}");
+    }
+    for names in &after.links {
+        let as_before = || before.links.iter().any(|known| names.is_subset(known));
+        assert!(
+            links.lines().any(|line| is(line, names)) || as_before(),
+            "{what}: {names:?}\n{told}"
+        );
     }
 }
 
 /// Lets this test do random work isolated; gives what it saw at its end.
-fn work(env: &Env, seed: u64, steps: usize) -> String {
-    let file = env.base().join("seen");
+fn work(env: &Env, seed: u64, steps: usize) -> [String; 3] {
     let this = std::env::current_exe().unwrap();
     let words = ["run", "--isolated", "--", this.to_str().unwrap(), "--exact", TEST];
     let ran = env.run_with(&words, |command| {
         command.envs(WORK.iter().zip([seed.to_string(), steps.to_string()]));
-        command.env(WORK[2], &file);
+        command.env(WORK[2], env.base());
     });
     let _ = ran.code(0);
-    fs::read_to_string(file).unwrap()
+    SEEN.map(|name| fs::read_to_string(env.base().join(name)).unwrap())
 }
 
 /// Conflicts are exactly where both touched the same path, and then nothing is done.

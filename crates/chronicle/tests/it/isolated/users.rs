@@ -86,3 +86,35 @@ fn what_keeps_its_owner_out_stops_a_commit_and_not_a_discard() {
         assert_eq!(left(&env).len(), 0);
     }
 }
+
+/// Where the kernel gives no user namespaces, it is said, with what to do instead.
+#[test]
+fn without_user_namespaces_nothing_runs() {
+    let Some(env) = users() else { return };
+    let limit = format!(
+        "echo 0 > /proc/sys/user/max_user_namespaces && exec {} --json run --isolated -- touch n",
+        env.binary().display()
+    );
+    let mut shell = std::process::Command::new("unshare");
+    shell.args(["--user", "--map-root-user", "sh", "-c", &limit]).uid(USER).gid(USER);
+    shell.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+    shell.env("HOME", env.base()).env("CHRONICLE_HOME", env.home()).env("CHRONICLE_WATCH", "off");
+    let done = shell.current_dir(env.workspace()).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    if said.contains("max_user_namespaces") || said.contains("unshare:") {
+        return skip("isolated::users", "the limit of namespaces cannot be set here");
+    }
+    assert_eq!(done.status.code(), Some(13), "{said}");
+    assert!(said.contains("namespaces are not allowed here"), "{said}");
+    assert!(said.contains("chronicle run -- CMD"), "{said}");
+    assert_eq!((env.read("n"), left(&env).len()), (None, 0));
+}
+
+#[test]
+fn a_directory_of_another_user_is_refused() {
+    let Some(env) = users() else { return };
+    lchown(env.workspace(), Some(0), Some(0)).unwrap();
+    let _ = call(&env, &["settle"]).code(0);
+    let ran = call(&env, &["run", "--isolated", "--", "true"]).code(13);
+    assert!(ran.stderr().contains("belongs to another user"), "{}", ran.story());
+}

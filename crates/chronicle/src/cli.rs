@@ -251,6 +251,9 @@ pub(crate) struct RollbackArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) isolation: IsolationArgs,
+    /// Let it work in a mount over the workspace, so that every change is in the log before it happens
+    #[arg(long, conflicts_with = "isolated")]
+    pub(crate) mount: bool,
     /// What it is for; the command itself otherwise
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub(crate) summary: Option<String>,

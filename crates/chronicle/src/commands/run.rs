@@ -26,6 +26,10 @@ pub(crate) fn execute(invocation: &mut Invocation, args: &RunArgs) -> Outcome {
     }
     let ours = |error: CommandError| error.of(Kind::Run);
     let mut workspace = invocation.open().map_err(ours)?;
+    let serving = match args.mount {
+        true => Some(run::over::mount(workspace.root(), workspace.below_mount()).map_err(ours)?),
+        false => None,
+    };
     let summary = args.summary.clone().unwrap_or_else(|| run::words(&args.command));
     let mut ticket = workspace.run_start(&summary).map_err(|error| ours(error.into()))?;
     let status = std::thread::scope(|scope| {
@@ -38,6 +42,8 @@ pub(crate) fn execute(invocation: &mut Invocation, args: &RunArgs) -> Outcome {
         status
     });
     let turns = ticket.turns();
+    // What it saw is in the log before what is left is looked at.
+    let seen = serving.map_or(Ok(()), crate::commands::mount::Serving::end);
     // Whatever became of the command, what it did is recorded.
     let recorded = workspace.run_end(ticket);
     let status = status?;
@@ -46,6 +52,7 @@ pub(crate) fn execute(invocation: &mut Invocation, args: &RunArgs) -> Outcome {
         ours(error.into()).hinted(told)
     })?;
     report(invocation, &snapshot, turns);
+    seen.map_err(ours)?;
     Ok(status)
 }
 

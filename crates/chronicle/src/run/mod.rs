@@ -12,6 +12,7 @@
 
 mod isolate;
 mod job;
+pub(crate) mod over;
 mod plain;
 mod session;
 mod signals;

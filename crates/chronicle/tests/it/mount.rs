@@ -320,3 +320,66 @@ fn what_cannot_be_mounted_is_refused_with_words() {
     assert!(none.stderr.contains("not mounted"), "{none:?}");
     mount.start().ok();
 }
+
+#[test]
+fn a_command_runs_in_a_mount_at_the_usual_path() {
+    let test = "a_command_runs_in_a_mount_at_the_usual_path";
+    if !Path::new("/dev/fuse").exists() || !chronicle_testing::shared::is_root() {
+        return skip(&format!("mount::{test}"), "it needs root and /dev/fuse");
+    }
+    let cli = Cli::adopted(&[("a", "one\n")]);
+    let script = "echo two > a; echo three > a; rm a; echo x > b; ls .chronicle/at >/dev/null; \
+                  \"$PROGRAM\" cat a --at start";
+    let mut command = cli.command(["run", "--mount", "--", "sh", "-ec", script]);
+    let done = crate::support::done(
+        command.env("PROGRAM", env!("CARGO_BIN_EXE_chronicle")).output().unwrap(),
+    );
+    assert_eq!(done.status, 0, "{done:?}");
+    assert_eq!(done.stdout, "one\n");
+    let history = cli.call(["--json", "history", "a"]).ok().json_lines();
+    assert_eq!(history.len(), 4, "{history:#?}");
+    assert!(history[..3].iter().all(|version| version["turn"] == 1), "{history:#?}");
+    cli.call(["undo"]).ok();
+    assert_eq!((cli.read("a").as_deref(), cli.read("b")), (Some("one\n"), None));
+    cli.call(["verify", "--deep"]).ok();
+    assert!(!fs::read_to_string("/proc/mounts").unwrap().contains(cli.root().to_str().unwrap()));
+}
+
+#[test]
+fn whoever_dies_while_it_is_recorded_loses_nothing() {
+    let test = "whoever_dies_while_it_is_recorded_loses_nothing";
+    for point in [
+        "mount_after_save",
+        "mount_after_fold",
+        "capture_before_commit:3",
+        "capture_after_commit:2",
+    ] {
+        if !Path::new("/dev/fuse").exists() {
+            return skip(&format!("mount::{test}"), "there is no /dev/fuse");
+        }
+        let cli = Cli::adopted(&[("a", "a\n")]);
+        let place = tempfile::tempdir().unwrap();
+        let mut dies = cli.command(["mount".as_ref(), place.path().as_os_str()]);
+        dies.env("CHRONICLE_FAILPOINT", point);
+        crate::support::done(dies.output().unwrap()).ok();
+        let mut written = 0;
+        // Until it is dead; what was written by then stands.
+        for number in 0..400 {
+            if fs::write(place.path().join("f"), format!("{number}\n")).is_err() {
+                break;
+            }
+            written = number;
+            if number % 20 == 19 {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+        let mount = Mount { cli, place };
+        assert!(written < 399, "{point} was never reached");
+        mount.start().ok();
+        let versions = mount.versions("f");
+        let want: Vec<String> = (0..=written).map(|number| format!("{number}\n")).collect();
+        // The one that was cut off may stand there or not.
+        assert!(versions.starts_with(&want[..want.len() - 1]), "{point}: {versions:?}");
+        mount.cli.call(["verify", "--deep"]).ok();
+    }
+}

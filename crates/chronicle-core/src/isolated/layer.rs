@@ -70,6 +70,30 @@ impl Layer {
     }
 }
 
+/// Whether a layer holds more than so many paths; nothing but names is read.
+pub(crate) fn holds_more_than(upper: &Path, most: usize) -> Result<bool> {
+    let roots = Roots::new(Root::open(upper)?, Vec::new());
+    let (mut held, mut open) = (0, vec![WorkspacePath::root()]);
+    while let Some(path) = open.pop() {
+        let directory = roots.open_directory(&path)?;
+        for entry in Dir::read_from(&directory).at("list", roots.real(&path))? {
+            let entry = entry.at("list", roots.real(&path))?;
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            held += 1;
+            if held > most {
+                return Ok(true);
+            }
+            if entry.file_type() == FileType::Directory {
+                open.push(path.join(name.to_bytes()));
+            }
+        }
+    }
+    Ok(false)
+}
+
 fn list(roots: &Roots, path: &WorkspacePath, user_xattrs: bool) -> Result<Vec<Item>> {
     let real = || roots.real(path);
     let directory = roots.open_directory(path)?;

@@ -11,7 +11,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use layer::{Item, Layer, What, plain_xattrs};
+pub(crate) use layer::{Item, Layer, What, holds_more_than, plain_xattrs};
 pub(crate) use living::first_process_lives;
 pub use living::tell_first_process;
 pub(crate) use remove::remove_tree;

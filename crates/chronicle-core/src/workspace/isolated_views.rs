@@ -9,7 +9,7 @@ use super::isolated_changes::{Eyes, Touched};
 use super::views::{COUNT_LIMIT, change_type, entry_view, object_text, path_text, timestamp};
 use crate::entry::Entry;
 use crate::error::{Context, Result};
-use crate::isolated::{Layer, RunPlace, State};
+use crate::isolated::{Layer, RunPlace, State, holds_more_than};
 use crate::path::WorkspacePath;
 use crate::view::{Diff, DiffChange, SCHEMA};
 
@@ -80,9 +80,17 @@ impl Workspace {
         self.count_changes(&state, &place)
     }
 
-    /// The same for a run whose command has just ended here.
-    pub fn isolated_counts_now(&self, run: &IsolatedRun) -> Result<IsolatedCounts> {
-        self.count_changes(&run.state, &run.place)
+    /// The same for a run whose command has just ended here, and whose caller waits: `None` if the
+    /// layer holds more than so many paths.
+    pub fn isolated_counts_of_few(
+        &self,
+        run: &IsolatedRun,
+        most: usize,
+    ) -> Result<Option<IsolatedCounts>> {
+        if holds_more_than(&run.place.upper(), most)? {
+            return Ok(None);
+        }
+        self.count_changes(&run.state, &run.place).map(Some)
     }
 
     fn count_changes(&self, state: &State, place: &RunPlace) -> Result<IsolatedCounts> {

@@ -18,6 +18,9 @@ use crate::ui::{self, Ui, say};
 /// Exit status when something was left that the person should look at.
 const PARTIAL: u8 = 4;
 
+/// So many paths are compared before the caller gets its prompt back; of more only that is told.
+const FEW: usize = 500;
+
 /// A run with how much it changed.
 #[derive(Serialize)]
 struct Counted {
@@ -47,7 +50,7 @@ pub(crate) fn run(invocation: &mut Invocation, args: &RunArgs) -> Outcome {
         invocation.ui.note(format!("Discarded the work of {}", printable(&summary)));
         return Ok(status);
     }
-    let counts = match workspace.isolated_counts_now(&prepared) {
+    let counts = match workspace.isolated_counts_of_few(&prepared, FEW) {
         Ok(counts) => counts,
         Err(error) => {
             // The work is there all the same, and waits.
@@ -57,7 +60,7 @@ pub(crate) fn run(invocation: &mut Invocation, args: &RunArgs) -> Outcome {
             return Ok(status);
         }
     };
-    if counts.is_nothing() {
+    if counts.is_some_and(|counts| counts.is_nothing()) {
         workspace.isolated_drop(prepared).map_err(told)?;
         invocation.ui.note(format!("Isolated {}: nothing changed", printable(&summary)));
         return Ok(status);
@@ -70,7 +73,7 @@ fn decide(
     invocation: &mut Invocation,
     workspace: &mut Workspace,
     prepared: IsolatedRun,
-    (args, counts, status): (&RunArgs, IsolatedCounts, u8),
+    (args, counts, status): (&RunArgs, Option<IsolatedCounts>, u8),
 ) -> Outcome {
     let ui = &mut invocation.ui;
     let commits = match args.isolation.commit {
@@ -83,7 +86,7 @@ fn decide(
             ui.note(format!("Nothing was committed, since the command ended with status {status}"));
         }
         drop(prepared);
-        waits(ui, Counted { run: view, changes: Some(counts) });
+        waits(ui, Counted { run: view, changes: counts });
         return Ok(status);
     }
     let done = workspace.isolated_commit_now(prepared, &CommitRequest::default(), &mut |_| true);
@@ -97,14 +100,15 @@ fn decide(
             Ok(if done.partial && status == 0 { PARTIAL } else { status })
         }
         Err(error) => {
-            waits(ui, Counted { run: view, changes: Some(counts) });
+            waits(ui, Counted { run: view, changes: counts });
             Err(error.into())
         }
     }
 }
 
-fn asked(ui: &mut Ui, counts: IsolatedCounts) -> bool {
-    ui.confirm(&format!("The command changed {}. Bring that into the workspace?", words(counts)))
+fn asked(ui: &mut Ui, counts: Option<IsolatedCounts>) -> bool {
+    let changed = counts.map_or_else(|| format!("more than {FEW} paths"), words);
+    ui.confirm(&format!("The command changed {changed}. Bring that into the workspace?"))
 }
 
 /// Says what waits and how to decide; on stderr, since stdout is the command's.

@@ -150,9 +150,11 @@ impl Nodes {
         self.link_at(self.slot(parent)?, name).map(|link| self.number(self.links.get(link).node))
     }
 
-    /// The node of a file, if it is known.
-    pub(crate) fn by_file(&self, file: FileId) -> Option<u64> {
-        self.node_of(file).map(|node| self.number(node))
+    /// A file that is known and open has come to another place, by somebody else's doing.
+    pub(crate) fn moved(&mut self, parent: u64, name: &[u8], file: FileId) {
+        if let (Some(parent), Some(node)) = (self.slot(parent), self.node_of(file)) {
+            self.put_name(parent, name, node);
+        }
     }
 
     /// A name is gone.

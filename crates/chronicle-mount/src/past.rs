@@ -125,8 +125,7 @@ impl Past {
 
     /// What a file of ours says.
     fn words(&self, place: &Place) -> Result<Vec<u8>, Errno> {
-        // What is in the journal belongs to it; what cannot be brought into the log now is told later.
-        let _ = self.recorder.fold(true);
+        self.recorder.catch_up(true);
         let mut workspace = self.recorder.workspace();
         let said = match place {
             Place::Status => workspace.status().map(|status| to_line(&status)),
@@ -194,7 +193,7 @@ impl Magic for Past {
                 Ok(kinds(&*self.standing(moment, &path)?))
             }
             Place::Query(path) => {
-                let _ = self.recorder.fold(false);
+                self.recorder.catch_up(false);
                 let last =
                     self.recorder.workspace().last_position().map_err(|error| errno(&error))?;
                 let mut found = kinds(&*self.standing(last, &path)?);

@@ -129,6 +129,14 @@ impl Recorder {
         Ok(changes)
     }
 
+    /// Brings what happened since into the log, for somebody who looks at it; what cannot be now is told later.
+    pub(crate) fn catch_up(&self, open_too: bool) {
+        let waits = open_too && !locked(&self.seen).open.is_empty();
+        if waits || self.stirred.load(Ordering::Acquire) {
+            let _ = self.fold(open_too);
+        }
+    }
+
     /// Says where the workspace is mounted.
     pub fn set_place(&self, at: Option<&std::path::Path>) -> Result<(), Error> {
         locked(&self.hand).set_mount_place(at)

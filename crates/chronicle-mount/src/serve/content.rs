@@ -21,6 +21,11 @@ pub(crate) fn backing_flags(flags: i32) -> OFlags {
     flags & (OFlags::RWMODE | OFlags::TRUNC | OFlags::NOATIME)
 }
 
+/// Whether a write takes something of the mode away, which the kernel does not expect of a write.
+fn has_special_bits(stat: &rustix::fs::Stat) -> bool {
+    stat.st_mode & 0o6000 != 0
+}
+
 impl Core {
     /// Opens a file; before-images are taken here, not at every write.
     pub(crate) fn open(&self, caller: &Caller, node: u64, flags: i32) -> Answer<Handle> {
@@ -38,7 +43,14 @@ impl Core {
         let (_held, paths) = self.lock_names(node)?;
         self.change(caller, &Operation::Write { paths: &paths, truncates }, || {
             identity::assume(caller, 0);
-            self.open_file(node, flags).map(handle)
+            let loses_bits = truncates
+                && caller.uid != 0
+                && self.stat(node).is_ok_and(|stat| has_special_bits(&stat));
+            let opened = self.open_file(node, flags).map(handle);
+            if loses_bits {
+                self.outbox.send(Notice::Attributes(node));
+            }
+            opened
         })
     }
 
@@ -99,9 +111,12 @@ impl Core {
     ) -> Answer<usize> {
         let handle = self.handles.get(handle)?;
         if strips {
-            identity::assume(caller, 0)
+            identity::assume(caller, 0);
+            if rustix::fs::fstat(&handle.file).is_ok_and(|stat| has_special_bits(&stat)) {
+                self.outbox.send(Notice::Attributes(handle.node));
+            }
         } else {
-            identity::be_oneself()
+            identity::be_oneself();
         }
         let mut done = 0;
         while done < data.len() {

@@ -69,6 +69,13 @@ fn nothing() -> FileAttr {
     }
 }
 
+/// The entries `.` and `..`, which the kernel does not count as lookups.
+fn uncounted(number: u64) -> Entry {
+    let attributes = FileAttr { ino: INodeNo(number), kind: FileType::Directory, ..nothing() };
+    let none = Duration::ZERO;
+    Entry { attributes, generation: 0, entry_time: none, attribute_time: none }
+}
+
 fn reply_entry(found: Answer<Entry>, reply: ReplyEntry) {
     match found {
         Ok(found) => reply.entry_with_ttls(
@@ -175,11 +182,7 @@ impl Filesystem for Kernel {
     }
 
     fn forget(&self, _: &Request, node: INodeNo, times: u64) {
-        if is_magic(node.0) {
-            self.core.magic_nodes.forget(node.0, times);
-        } else {
-            self.core.nodes().forget(node.0, times);
-        }
+        self.forget_times(node.0, times);
     }
 
     fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
@@ -510,40 +513,31 @@ impl Filesystem for Kernel {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        // Every name that is told counts as a lookup, those that found no room do not.
+        let mut add = |name: &[u8], next, entry: Entry| {
+            let (number, name) = (entry.attributes.ino, OsStr::from_bytes(name));
+            let time = entry.attribute_time.min(entry.entry_time);
+            let generation = Generation(entry.generation);
+            let is_full = reply.add(number, next, name, &time, &entry.attributes, generation);
+            if is_full && !entry.entry_time.is_zero() {
+                self.forget_times(number.0, 1);
+            }
+            is_full
+        };
         let listed = guarded(|| {
             if is_magic(node.0) {
-                return self.magic_names(node.0, offset, |name, kind, next| {
-                    // Names with the number 0 are taken for gone by those who list.
-                    let (number, name) = (INodeNo(1 << 63), OsStr::from_bytes(name));
-                    let unknown = FileAttr { ino: number, kind, ..nothing() };
-                    reply.add(number, next, name, &Duration::ZERO, &unknown, Generation(0))
+                return self.magic_names(node.0, offset, |name, _, next| {
+                    let found = guarded(|| self.core.enter_magic(node.0, name));
+                    found.is_ok_and(|entry| add(name, next, entry))
                 });
             }
-            self.core.list(node.0, offset, |listed| {
-                let name = OsStr::from_bytes(listed.name);
-                if [b".", &b".."[..]].contains(&listed.name) {
-                    let number =
-                        if listed.name == b"." { node.0 } else { self.core.parent_of(node.0) };
-                    let unknown = FileAttr { kind: FileType::Directory, ..nothing() };
-                    return reply.add(
-                        INodeNo(number),
-                        listed.next,
-                        name,
-                        &Duration::ZERO,
-                        &unknown,
-                        Generation(0),
-                    );
+            self.core.list(node.0, offset, |listed| match listed.name {
+                b"." => add(listed.name, listed.next, uncounted(node.0)),
+                b".." => add(listed.name, listed.next, uncounted(self.core.parent_of(node.0))),
+                name => {
+                    let found = self.core.enter_listed(node.0, name);
+                    found.is_some_and(|entry| add(name, listed.next, entry))
                 }
-                let Some(entry) = self.core.enter_listed(node.0, listed.name) else { return false };
-                let number = entry.attributes.ino;
-                let time = entry.attribute_time.min(entry.entry_time);
-                let generation = Generation(entry.generation);
-                let is_full =
-                    reply.add(number, listed.next, name, &time, &entry.attributes, generation);
-                if is_full {
-                    self.core.nodes().forget(number.0, 1);
-                }
-                is_full
             })
         });
         match listed {
@@ -671,6 +665,14 @@ impl Filesystem for Kernel {
 }
 
 impl Kernel {
+    fn forget_times(&self, node: u64, times: u64) {
+        if is_magic(node) {
+            self.core.magic_nodes.forget(node, times);
+        } else {
+            self.core.nodes().forget(node, times);
+        }
+    }
+
     fn make(
         &self,
         request: &Request,

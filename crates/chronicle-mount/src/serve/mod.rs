@@ -316,7 +316,9 @@ impl Core {
     pub(crate) fn attributes(&self, node: u64) -> Answer<(FileAttr, Duration)> {
         let stat = self.stat(node)?;
         self.handles.told(node, &stat);
-        Ok((attributes::of_stat(node, &stat), self.attribute_time(&stat)))
+        // FUSE fixes the root's number only where it names a node.
+        let shown = if node == ROOT { stat.st_ino } else { node };
+        Ok((attributes::of_stat(shown, &stat), self.attribute_time(&stat)))
     }
 }
 

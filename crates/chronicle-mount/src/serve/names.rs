@@ -233,10 +233,9 @@ impl Core {
         // Somebody may stand in a directory that was moved: it goes on under its new name.
         if let Some(stat) = stat
             && attributes::kind(&stat) == FileType::Directory
-            && nodes.by_file(FileId::from(&stat)).is_some()
             && self.directories.get(FileId::from(&stat)).is_some()
         {
-            nodes.found(parent, name, FileId::from(&stat), FileType::Directory, 0);
+            nodes.moved(parent, name, FileId::from(&stat));
         }
         false
     }

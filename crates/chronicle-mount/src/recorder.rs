@@ -54,10 +54,7 @@ impl Seen {
     /// Keeps track of what is open for writing, and under which names.
     fn follow(&mut self, operation: &Operation<'_>) {
         match operation {
-            // One that only truncates may not be closed.
-            Operation::Write { paths, truncates: false } => {
-                self.open.extend(workspace_paths(paths))
-            }
+            Operation::Write { paths, opens: true, .. } => self.open.extend(workspace_paths(paths)),
             Operation::Create { path, opened: true, .. } => self.open.extend(workspace_path(path)),
             Operation::Remove { path, .. } => {
                 workspace_path(path).iter().for_each(|path| _ = self.open.remove(path));
@@ -245,7 +242,7 @@ impl Recorder {
     /// The paths whose content an operation takes away.
     fn endangered(&self, operation: &Operation<'_>) -> Vec<WorkspacePath> {
         match operation {
-            Operation::Write { paths, truncates } => {
+            Operation::Write { paths, truncates, .. } => {
                 let mut paths = workspace_paths(paths);
                 // While somebody has it open, its version is not finished.
                 if !truncates {
@@ -267,10 +264,10 @@ impl Recorder {
     fn deeds(&self, operation: &Operation<'_>) -> Vec<(Deed, Vec<WorkspacePath>)> {
         let one = |deed, path: &[u8]| (deed, workspace_path(path).into_iter().collect());
         match operation {
-            Operation::Write { paths, truncates: false } => {
+            Operation::Write { paths, opens: true, .. } => {
                 vec![(Deed::Opens, workspace_paths(paths))]
             }
-            Operation::Write { paths, truncates: true } | Operation::Attributes { paths } => {
+            Operation::Write { paths, .. } | Operation::Attributes { paths } => {
                 vec![(Deed::Changes, workspace_paths(paths))]
             }
             Operation::Create { path, directory: true, .. } => {

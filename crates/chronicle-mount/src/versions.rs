@@ -14,6 +14,8 @@ pub enum Operation<'a> {
         paths: &'a [Vec<u8>],
         /// Whether what stood there is cut off at once.
         truncates: bool,
+        /// Whether it may go on until it is closed.
+        opens: bool,
     },
     /// A name that is not there is made: a file, a directory, a symlink, a special.
     Create {

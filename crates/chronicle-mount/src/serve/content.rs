@@ -41,7 +41,7 @@ impl Core {
             return self.open_file(node, flags).map(handle);
         }
         let (_held, paths) = self.lock_names(node)?;
-        self.change(caller, &Operation::Write { paths: &paths, truncates }, || {
+        self.change(caller, &Operation::Write { paths: &paths, truncates, opens: true }, || {
             identity::assume(caller, 0);
             let loses_bits = truncates
                 && caller.uid != 0
@@ -141,11 +141,15 @@ impl Core {
     ) -> Answer<()> {
         let handle = self.handles.get(handle)?;
         let (_held, paths) = self.lock_names(handle.node)?;
-        self.change(caller, &Operation::Write { paths: &paths, truncates: false }, || {
-            identity::assume(caller, 0);
-            let mode = FallocateFlags::from_bits_retain(mode as u32);
-            rustix::fs::fallocate(&handle.file, mode, offset, length).or_errno()
-        })
+        self.change(
+            caller,
+            &Operation::Write { paths: &paths, truncates: false, opens: false },
+            || {
+                identity::assume(caller, 0);
+                let mode = FallocateFlags::from_bits_retain(mode as u32);
+                rustix::fs::fallocate(&handle.file, mode, offset, length).or_errno()
+            },
+        )
     }
 
     /// Copies within the backing file system.
@@ -158,20 +162,24 @@ impl Core {
     ) -> Answer<usize> {
         let (source, target) = (self.handles.get(from.0)?, self.handles.get(to.0)?);
         let (_held, paths) = self.lock_names(target.node)?;
-        self.change(caller, &Operation::Write { paths: &paths, truncates: false }, || {
-            identity::assume(caller, 0);
-            // The answer has 32 bits for it.
-            let length = usize::try_from(length).unwrap_or(usize::MAX).min(1 << 30);
-            let (mut read, mut written) = (from.1, to.1);
-            rustix::fs::copy_file_range(
-                &source.file,
-                Some(&mut read),
-                &target.file,
-                Some(&mut written),
-                length,
-            )
-            .or_errno()
-        })
+        self.change(
+            caller,
+            &Operation::Write { paths: &paths, truncates: false, opens: false },
+            || {
+                identity::assume(caller, 0);
+                // The answer has 32 bits for it.
+                let length = usize::try_from(length).unwrap_or(usize::MAX).min(1 << 30);
+                let (mut read, mut written) = (from.1, to.1);
+                rustix::fs::copy_file_range(
+                    &source.file,
+                    Some(&mut read),
+                    &target.file,
+                    Some(&mut written),
+                    length,
+                )
+                .or_errno()
+            },
+        )
     }
 
     /// Where data or a hole begins.

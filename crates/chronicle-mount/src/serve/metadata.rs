@@ -42,10 +42,14 @@ impl Core {
     ) -> Answer<(FileAttr, Duration)> {
         let (_held, paths) = self.lock_names(node)?;
         if let Some(size) = setting.size {
-            self.change(caller, &Operation::Write { paths: &paths, truncates: true }, || {
-                identity::assume(caller, 0);
-                self.truncate(node, setting.handle, size)
-            })?;
+            self.change(
+                caller,
+                &Operation::Write { paths: &paths, truncates: true, opens: false },
+                || {
+                    identity::assume(caller, 0);
+                    self.truncate(node, setting.handle, size)
+                },
+            )?;
         }
         let owner = setting.uid.is_some() || setting.gid.is_some();
         let times = setting.atime.is_some() || setting.mtime.is_some();

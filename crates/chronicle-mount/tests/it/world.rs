@@ -43,11 +43,11 @@ impl Notes {
     fn words(&self, operation: &Operation<'_>) -> String {
         let one = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
         let (what, first) = match operation {
-            Operation::Write { paths, truncates } => {
+            Operation::Write { paths, truncates, .. } => {
                 let word = if *truncates { "truncate" } else { "write" };
                 (format!("{word} {}", text(paths)), paths.first().map(|path| one(path)))
             }
-            Operation::Create { path } => (format!("create {}", one(path)), Some(one(path))),
+            Operation::Create { path, .. } => (format!("create {}", one(path)), Some(one(path))),
             Operation::Remove { path, .. } => (format!("remove {}", one(path)), Some(one(path))),
             Operation::Rename { from, to, exchange } => {
                 let word = if *exchange { "exchange" } else { "rename" };

@@ -349,10 +349,10 @@ fn a_command_runs_in_a_mount_at_the_usual_path() {
 fn whoever_dies_while_it_is_recorded_loses_nothing() {
     let test = "whoever_dies_while_it_is_recorded_loses_nothing";
     for point in [
-        "mount_after_save",
+        "mount_after_save:7",
         "mount_after_fold",
-        "capture_before_commit:3",
-        "capture_after_commit:2",
+        "capture_before_commit",
+        "catalog_before_commit:3",
     ] {
         if !Path::new("/dev/fuse").exists() {
             return skip(&format!("mount::{test}"), "there is no /dev/fuse");

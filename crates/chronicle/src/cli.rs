@@ -25,8 +25,8 @@ const AFTER_HELP: &str = "\
     turn:-1 is the last that ended), start, seq:N, a time (2h, 30m, RFC 3339) or a pin; before:X \
     and after:X say it outright.\n\n\
     Exit status: 0 done, 1 failed, 2 usage, 3 stopped with nothing changed, 4 done except the \
-    listed paths, 10 no workspace, 11 busy, 12 verification failed, 125 run itself failed, 130 \
-    cancelled. For changed and grep 1 is an answer, and failing is 5.\n\n\
+    listed paths, 10 no workspace, 11 busy, 12 verification failed, 13 cannot be isolated here, \
+    125 run itself failed, 130 cancelled. For changed and grep 1 is an answer, and failing is 5.\n\n\
     Environment: CHRONICLE_HOME (where history lies, ~/.chronicle), CHRONICLE=off (changing \
     commands do nothing), CHRONICLE_KEY_FILE or CHRONICLE_KEY (what signs heads, \
     ~/.config/chronicle/head.key), NO_COLOR.";

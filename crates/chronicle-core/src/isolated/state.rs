@@ -140,6 +140,16 @@ impl State {
         sync_directory(place.directory())
     }
 
+    /// The same for the first time, with one flush less: until this returns nothing was mounted, so
+    /// a power cut may leave the file empty, which says that the run never began.
+    pub(crate) fn write_first(&self, place: &RunPlace) -> Result<()> {
+        let (new, file) = (place.directory().join("state.new"), file(place));
+        std::fs::write(&new, self.encode()).at("write", &new)?;
+        std::fs::rename(&new, &file).at("rename", &file)?;
+        std::fs::File::open(&file).and_then(|file| file.sync_all()).at("sync", &file)?;
+        sync_directory(place.directory())
+    }
+
     /// What a run's directory says; `None` if the run never came to writing it.
     pub(crate) fn read(place: &RunPlace) -> Result<Option<Self>> {
         let file = file(place);
@@ -149,6 +159,9 @@ impl State {
             opened => opened.at("open", &file)?.take(LONGEST).read_to_end(&mut bytes),
         }
         .at("read", &file)?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
         Self::decode(&bytes).map(Some).map_err(|source| unreadable(&file, &source))
     }
 }

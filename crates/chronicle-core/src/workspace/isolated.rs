@@ -110,7 +110,7 @@ impl Workspace {
             session: labels.session.unwrap_or_default(),
             summary: State::cut(summary),
         };
-        state.write(&place)?;
+        state.write_first(&place)?;
         sync_directory(&self.runs())?;
         failpoint::hit("isolated_after_state");
         Ok(IsolatedRun { state, place, _alive: alive })

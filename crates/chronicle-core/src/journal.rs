@@ -282,8 +282,12 @@ impl Journal {
 
     /// Adds notes; all of them or none are there afterwards.
     pub(crate) fn add(&mut self, notes: &[Note]) -> Result<()> {
-        let bytes: Vec<u8> = notes.iter().flat_map(Note::encode).collect();
-        assert!(bytes.len() <= LONGEST, "BUG: nobody could read these notes again");
+        let mut bytes = Vec::new();
+        for note in notes {
+            let encoded = note.encode();
+            assert!(encoded.len() <= LONGEST, "BUG: nobody could read this note again");
+            bytes.extend(encoded);
+        }
         let path = || path_of(&self.directory, self.number);
         if let Err(error) = self.file.write_all(&bytes) {
             // What stands behind half a note would never be read.

@@ -132,7 +132,7 @@ pub use witness::{Place, Witness};
 pub use workspace::{
     Alone, Arrival, Call, CallEnd, CommitRequest, Deed, DiffRequest, ExportRequest, FilteredChoice,
     FoldReport, Forgettable, GitChoice, HistorySize, InitOptions, InitReport, IsolatedCounts,
-    IsolatedRun, LogQuery, Mirrored, MountLog, MountPlace, News, Position, Progress, Prompt,
-    Pushing, RewindKind, RewindRequest, RunTicket, SavedAs, SettleReport, SnapshotRequest,
+    IsolatedRun, KnownNames, LogQuery, Mirrored, MountLog, MountPlace, News, Position, Progress,
+    Prompt, Pushing, RewindKind, RewindRequest, RunTicket, SavedAs, SettleReport, SnapshotRequest,
     TurnRequest, VerifyRequest, WitnessPatience, Workspace,
 };

@@ -10,7 +10,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use chronicle_core::{Deed, Error, Home, MountLog, Process, SavedAs, Workspace, WorkspacePath};
+use chronicle_core::{
+    Deed, Error, Home, KnownNames, MountLog, Process, SavedAs, Workspace, WorkspacePath,
+};
 use fuser::Errno;
 
 use crate::identity;
@@ -33,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Recorder {
     log: MountLog,
     /// Asks and saves, beside whoever folds.
-    eye: Mutex<Workspace>,
+    eye: Mutex<(Workspace, KnownNames)>,
     /// Brings the journal into the log.
     hand: Mutex<Workspace>,
     seen: Mutex<Seen>,
@@ -103,7 +105,7 @@ impl Recorder {
         let eye = Workspace::open(home, root)?;
         Ok(Arc::new(Self {
             log,
-            eye: Mutex::new(eye),
+            eye: Mutex::new((eye, KnownNames::default())),
             hand: Mutex::new(hand),
             seen: Mutex::default(),
             stirred: AtomicBool::new(true),
@@ -115,6 +117,7 @@ impl Recorder {
     pub fn fold(&self, open_too: bool) -> Result<u64, Error> {
         self.stirred.store(false, Ordering::Release);
         let mut hand = locked(&self.hand);
+        self.log.flush()?;
         let folded = hand.fold(open_too, PATIENCE);
         if folded.is_err() {
             self.stirred.store(true, Ordering::Release);
@@ -209,7 +212,7 @@ impl Recorder {
             // Old history may make room, and somebody may have allowed more.
             Err(Error::OverBudget { .. }) => {
                 self.fold(false)?;
-                locked(&self.eye).read_settings_anew();
+                locked(&self.eye).0.read_settings_anew();
                 self.save(path)
             }
             saved => saved,
@@ -218,11 +221,11 @@ impl Recorder {
 
     fn save(&self, path: &WorkspacePath) -> Result<(), Error> {
         {
-            let eye = locked(&self.eye);
-            if eye.is_unchanged(path)? || eye.is_kept_out(path, false)? {
+            let (eye, names) = &mut *locked(&self.eye);
+            if eye.is_unchanged_by(names, path)? || eye.is_kept_out(path, false)? {
                 return Ok(());
             }
-            match self.log.save(&eye, path)? {
+            match self.log.save(eye, path)? {
                 SavedAs::Known | SavedAs::Noted => return Ok(()),
                 SavedAs::TooMuch => {}
             }

@@ -28,6 +28,9 @@ pub use crate::journal::Deed;
 /// How long a mount that seems to live is waited for: it may be dying.
 const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 
+/// Notes that wait to be written together.
+const WAITING_MOST: usize = 256;
+
 /// The most content that waits in one note.
 const ROWS_MOST: usize = 1 << 20;
 
@@ -59,10 +62,30 @@ pub struct MountLog {
 
 struct Writing {
     journal: Journal,
+    /// Notes that nobody needs before the next look: they are written with those that somebody does.
+    waiting: Vec<Note>,
     /// The number of the next intent.
     next: u64,
     /// Processes that have a number already.
     known: HashMap<Process, u32>,
+}
+
+impl Writing {
+    /// Adds notes behind those that wait.
+    fn add(&mut self, notes: Vec<Note>) -> Result<()> {
+        let waited = self.waiting.len();
+        self.waiting.extend(notes);
+        let added = self.journal.add(&self.waiting);
+        // What could not be noted does not happen.
+        self.waiting.truncate(if added.is_ok() { 0 } else { waited });
+        added
+    }
+
+    /// Adds notes when others are added, or when somebody wants to read them.
+    fn add_later(&mut self, notes: impl Iterator<Item = Note>) -> Result<()> {
+        self.waiting.extend(notes);
+        if self.waiting.len() < WAITING_MOST { Ok(()) } else { self.add(Vec::new()) }
+    }
 }
 
 impl MountLog {
@@ -79,7 +102,7 @@ impl MountLog {
             return Ok(*number);
         }
         let number = u32::try_from(writing.known.len() + 1).unwrap_or(0);
-        writing.journal.add(&[Note::Who { number, name: process.name(), line: line.to_vec() }])?;
+        writing.add(vec![Note::Who { number, name: process.name(), line: line.to_vec() }])?;
         writing.known.insert(process.clone(), number);
         Ok(number)
     }
@@ -95,26 +118,35 @@ impl MountLog {
                 Note::Intent { number, who, deed, paths }
             })
             .collect();
-        writing.journal.add(&notes)?;
+        writing.add(notes)?;
         writing.next += deeds.len() as u64;
         Ok((first..writing.next).collect())
     }
 
     /// What came of it: 0, or the number of an error.
     pub fn outcome(&self, numbers: &[u64], errno: u32) -> Result<()> {
-        let notes: Vec<_> =
-            numbers.iter().map(|number| Note::Outcome { number: *number, errno }).collect();
-        self.writing().journal.add(&notes)
+        let notes = numbers.iter().map(|number| Note::Outcome { number: *number, errno });
+        self.writing().add_later(notes)
     }
 
     /// Nobody has these open for writing any more.
     pub fn closed(&self, who: u32, paths: Vec<WorkspacePath>) -> Result<()> {
-        self.writing().journal.add(&[Note::Closed { who, paths }])
+        self.writing().add_later([Note::Closed { who, paths }].into_iter())
+    }
+
+    /// Writes what waits, so that whoever folds finds it.
+    pub fn flush(&self) -> Result<()> {
+        let mut writing = self.writing();
+        if writing.waiting.is_empty() { Ok(()) } else { writing.add(Vec::new()) }
     }
 
     /// Makes everything that was noted durable.
     pub fn sync(&self) -> Result<()> {
-        self.writing().journal.sync()
+        let mut writing = self.writing();
+        if !writing.waiting.is_empty() {
+            writing.add(Vec::new())?;
+        }
+        writing.journal.sync()
     }
 
     /// Notes what stands at a path, if the log does not have it.
@@ -148,7 +180,7 @@ impl MountLog {
         if notes.is_empty() {
             return Ok(SavedAs::Known);
         }
-        self.writing().journal.add(&notes)?;
+        self.writing().add(notes)?;
         failpoint::hit("mount_after_save");
         Ok(SavedAs::Noted)
     }
@@ -202,7 +234,8 @@ impl Workspace {
             .map_err(|_| Error::Busy("this workspace is mounted already".to_owned()))?;
         self.settle()?;
         let journal = Journal::begin(&directory)?;
-        let writing = Writing { journal, next: 1, known: HashMap::new() };
+        let (waiting, known) = (Vec::new(), HashMap::new());
+        let writing = Writing { journal, waiting, next: 1, known };
         Ok(MountLog { state: Mutex::new(writing), _lock: lock })
     }
 

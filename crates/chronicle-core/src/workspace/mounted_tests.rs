@@ -75,6 +75,7 @@ impl Scene {
     }
 
     fn fold(&mut self) -> u64 {
+        self.log().flush().unwrap();
         self.hand.fold(false, PATIENCE).unwrap().changes
     }
 
@@ -138,6 +139,7 @@ fn a_mount_that_died_is_closed_by_the_next() {
     scene.rewrite("d/f", "two\n");
     scene.save("d/f");
     scene.log().intend(scene.who, &[(Deed::Changes, vec![path("d/f")])]).unwrap();
+    scene.log().flush().unwrap();
     scene.log = None;
     assert!(!scene.hand.is_mounted().unwrap());
     let log = scene.hand.begin_mount().unwrap();

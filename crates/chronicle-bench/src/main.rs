@@ -1,9 +1,9 @@
 //! Measures Chronicle beside the bare limit of each job, in one run on one machine.
 //!
-//! usage: `chronicle-bench [--large | --small | --watched | --store | --bucket | --clones NAME] [--out FILE] DIR`;
+//! usage: `chronicle-bench [--large | --small | --watched | --store | --bucket | --clones NAME | --mount] [--out FILE] DIR`;
 //! `--small` stops after the figures of one file, `--watched` measures only looks through the watcher, `--store` only
 //! what content takes, `--bucket` only sending it, `--clones` only what sharing blocks gives on the file system of
-//! that name; DIR must be on a journaled file system, as `bench/run` makes one. Only ratios count: times drift
+//! that name, `--mount` only everyday work through mounts, as a table of its own; DIR must be on a journaled file system, as `bench/run` makes one. Only ratios count: times drift
 //! from run to run.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
 
@@ -13,6 +13,7 @@ mod edits;
 mod hooks;
 mod large;
 mod measure;
+mod mount;
 mod peers;
 mod proof;
 mod rows;
@@ -31,14 +32,14 @@ struct Options {
     store: bool,
     bucket: bool,
     clones: Option<String>,
+    mount: bool,
     out: Option<PathBuf>,
     directory: PathBuf,
 }
 
 fn main() -> Result<()> {
     let options = options()?;
-    let rows = measure_all(&options)?;
-    let table = table(&rows);
+    let table = if options.mount { mounts(&options)? } else { table(&measure_all(&options)?) };
     println!("{table}");
     if let Some(out) = &options.out {
         std::fs::write(out, &table)?;
@@ -48,7 +49,7 @@ fn main() -> Result<()> {
 
 fn options() -> Result<Options> {
     let (mut large, mut small, mut watched, mut store) = (false, false, false, false);
-    let mut bucket = false;
+    let (mut bucket, mut mount) = (false, false);
     let (mut out, mut directory, mut clones) = (None, None, None);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -58,15 +59,24 @@ fn options() -> Result<Options> {
             "--watched" => watched = true,
             "--store" => store = true,
             "--bucket" => bucket = true,
+            "--mount" => mount = true,
             "--clones" => clones = Some(words.next().ok_or("--clones needs a name")?),
             "--out" => out = Some(PathBuf::from(words.next().ok_or("--out needs a file")?)),
             _ => directory = Some(PathBuf::from(word)),
         }
     }
     let directory = directory.ok_or(
-        "usage: chronicle-bench [--large | --small | --watched | --store | --bucket | --clones NAME] [--out FILE] DIR",
+        "usage: chronicle-bench [--large | --small | --watched | --store | --bucket | --clones NAME | --mount] [--out FILE] DIR",
     )?;
-    Ok(Options { large, small, watched, store, bucket, clones, out, directory })
+    Ok(Options { large, small, watched, store, bucket, clones, mount, out, directory })
+}
+
+fn mounts(options: &Options) -> Result<String> {
+    let scratch = std::path::absolute(options.directory.join("chronicle-bench"))?;
+    std::fs::create_dir(&scratch)?;
+    let table = mount::table(&scratch)?;
+    std::fs::remove_dir_all(&scratch)?;
+    Ok(table)
 }
 
 fn measure_all(options: &Options) -> Result<Vec<Row>> {

@@ -31,6 +31,8 @@ struct OpenFile {
     way: Way,
     /// The times and the size that the kernel was told last.
     told: Option<Told>,
+    /// Writes by others are not heard at the moment.
+    is_ignored: bool,
 }
 
 /// What of a file's attributes changes when it is written.
@@ -57,6 +59,8 @@ pub(crate) struct Released {
     pub(crate) last_writer: bool,
     pub(crate) passthrough: bool,
     pub(crate) told: Option<Told>,
+    /// Writes by others are not heard until somebody says so.
+    pub(crate) was_ignored: bool,
 }
 
 /// All that is open.
@@ -81,6 +85,7 @@ impl Handles {
             writers: 0,
             way: choose(&handle.file),
             told: None,
+            is_ignored: false,
         });
         file.writers += usize::from(handle.writes);
         file.handles.push(handle);
@@ -116,6 +121,23 @@ impl Handles {
         }
     }
 
+    /// Stops hearing of writes to a file that the kernel is writing without us.
+    pub(crate) fn ignore_writes(&self, node: u64, ignore: impl FnOnce(&OwnedFd) -> bool) {
+        if let Some(file) = self.state().files.get_mut(&node)
+            && file.writers > 0
+            && !file.is_ignored
+            && let Some(handle) = file.handles.first()
+        {
+            file.is_ignored = ignore(&handle.file);
+        }
+    }
+
+    /// Whether the kernel is writing this file without us.
+    pub(crate) fn is_written_past_us(&self, node: u64) -> bool {
+        self.state().files.get(&node).is_some_and(|file| file.writers > 0)
+            && self.is_passthrough(node)
+    }
+
     /// Whether the kernel reads and writes this file without us.
     pub(crate) fn is_passthrough(&self, node: u64) -> bool {
         matches!(self.state().files.get(&node), Some(OpenFile { way: Way::Passthrough(_), .. }))
@@ -128,8 +150,10 @@ impl Handles {
         let file = state.files.get_mut(&handle.node)?;
         file.handles.retain(|other| !Arc::ptr_eq(other, &handle));
         file.writers -= usize::from(handle.writes);
+        let last_writer = handle.writes && file.writers == 0;
         let released = Released {
-            last_writer: handle.writes && file.writers == 0,
+            last_writer,
+            was_ignored: last_writer && std::mem::take(&mut file.is_ignored),
             passthrough: matches!(file.way, Way::Passthrough(_)),
             told: file.told,
             handle,

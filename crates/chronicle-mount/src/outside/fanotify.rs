@@ -113,6 +113,18 @@ impl Group {
         checked(done)
     }
 
+    /// From now on writes to this file are not told, or are again.
+    pub(super) fn ignore_writes(&self, file: BorrowedFd<'_>, ignored: bool) -> Result<(), Errno> {
+        let what = if ignored { libc::FAN_MARK_ADD } else { libc::FAN_MARK_REMOVE };
+        let flags = what | libc::FAN_MARK_IGNORED_MASK | libc::FAN_MARK_IGNORED_SURV_MODIFY;
+        let (kernel, file) = (self.kernel.as_raw_fd(), file.as_raw_fd());
+        #[expect(unsafe_code, reason = "rustix has no fanotify")]
+        // SAFETY: both descriptors are open, and without a path it is the file itself.
+        let done =
+            unsafe { libc::fanotify_mark(kernel, flags, libc::FAN_MODIFY, file, std::ptr::null()) };
+        checked(done)
+    }
+
     /// Calls with all that had been told.
     pub(super) fn drain(
         &self,

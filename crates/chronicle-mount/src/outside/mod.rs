@@ -73,6 +73,11 @@ impl Watch {
         self.group.mark(directory)
     }
 
+    /// Writes to this file need not be told, or must be again.
+    pub(crate) fn ignore_writes(&self, file: BorrowedFd<'_>, ignored: bool) -> bool {
+        self.group.ignore_writes(file, ignored).is_ok()
+    }
+
     /// Returns when what had happened before has been dealt with.
     pub(crate) fn wait(&self) {
         let begun = self.rounds.load(Ordering::Acquire);
@@ -150,7 +155,9 @@ fn hear(core: &Core, watch: &Watch, happening: &Happening<'_>) {
         return;
     };
     if core.handles.is_passthrough(node) {
-        // The kernel keeps nothing of its content.
+        // Whoever writes through the mount is heard as well, at every write. The kernel keeps nothing of the
+        // content, and believes the attributes of such a file only briefly.
+        core.handles.ignore_writes(node, |file| watch.ignore_writes(file.as_fd(), true));
         core.outbox.send(Notice::Attributes(node));
     } else {
         core.outbox.send(Notice::Content(node));

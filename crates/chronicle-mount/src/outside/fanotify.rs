@@ -71,6 +71,11 @@ impl Happening<'_> {
         self.what & NAMES != 0
     }
 
+    /// Nothing but the content of a file changed.
+    pub(super) fn is_of_content(&self) -> bool {
+        self.what & (NAMES | libc::FAN_ATTRIB) == 0
+    }
+
     /// It concerns the directory, not a name in it.
     pub(super) fn is_of_itself(&self) -> bool {
         self.name.is_empty() || self.name == b"."

@@ -237,9 +237,11 @@ impl Core {
             // What was written through a mapping the kernel above did not see.
             if released.passthrough
                 && let Ok(stat) = rustix::fs::fstat(&released.handle.file)
-                && released.told != Some(told(&stat))
             {
-                self.outbox.send(Notice::Attributes(node));
+                self.handles.closed(node, told(&stat));
+                if released.told != Some(told(&stat)) {
+                    self.outbox.send(Notice::Attributes(node));
+                }
             }
             let names = self.lock_names(node);
             let paths = names.as_ref().map_or(&[][..], |(_, paths)| paths);

@@ -1,8 +1,9 @@
 //! Measures Chronicle beside the bare limit of each job, in one run on one machine.
 //!
-//! usage: `chronicle-bench [--large | --small | --watched | --store | --bucket | --overlay | --clones NAME] [--out FILE] DIR`;
+//! usage: `chronicle-bench [--large | --small | --watched | --store | --bucket | --overlay | --mount | --clones NAME] [--out FILE] DIR`;
 //! `--small` stops after the figures of one file, `--watched` measures only looks through the watcher, `--store` only
-//! what content takes, `--bucket` only sending it, `--overlay` only isolated runs, `--clones` only what sharing blocks gives on the file system of
+//! what content takes, `--bucket` only sending it, `--overlay` only isolated runs, `--mount` only everyday work through mounts,
+//! as a table of its own, `--clones` only what sharing blocks gives on the file system of
 //! that name; DIR must be on a journaled file system, as `bench/run` makes one. Only ratios count: times drift
 //! from run to run.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
@@ -13,6 +14,7 @@ mod edits;
 mod hooks;
 mod large;
 mod measure;
+mod mount;
 mod overlay;
 mod peers;
 mod proof;
@@ -33,14 +35,14 @@ struct Options {
     bucket: bool,
     overlay: bool,
     clones: Option<String>,
+    mount: bool,
     out: Option<PathBuf>,
     directory: PathBuf,
 }
 
 fn main() -> Result<()> {
     let options = options()?;
-    let rows = measure_all(&options)?;
-    let table = table(&rows);
+    let table = if options.mount { mounts(&options)? } else { table(&measure_all(&options)?) };
     println!("{table}");
     if let Some(out) = &options.out {
         std::fs::write(out, &table)?;
@@ -50,7 +52,7 @@ fn main() -> Result<()> {
 
 fn options() -> Result<Options> {
     let (mut large, mut small, mut watched, mut store) = (false, false, false, false);
-    let (mut bucket, mut overlay) = (false, false);
+    let (mut bucket, mut overlay, mut mount) = (false, false, false);
     let (mut out, mut directory, mut clones) = (None, None, None);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -61,15 +63,24 @@ fn options() -> Result<Options> {
             "--store" => store = true,
             "--bucket" => bucket = true,
             "--overlay" => overlay = true,
+            "--mount" => mount = true,
             "--clones" => clones = Some(words.next().ok_or("--clones needs a name")?),
             "--out" => out = Some(PathBuf::from(words.next().ok_or("--out needs a file")?)),
             _ => directory = Some(PathBuf::from(word)),
         }
     }
     let directory = directory.ok_or(
-        "usage: chronicle-bench [--large | --small | --watched | --store | --bucket | --overlay | --clones NAME] [--out FILE] DIR",
+        "usage: chronicle-bench [--large | --small | --watched | --store | --bucket | --overlay | --mount | --clones NAME] [--out FILE] DIR",
     )?;
-    Ok(Options { large, small, watched, store, bucket, overlay, clones, out, directory })
+    Ok(Options { large, small, watched, store, bucket, overlay, clones, mount, out, directory })
+}
+
+fn mounts(options: &Options) -> Result<String> {
+    let scratch = std::path::absolute(options.directory.join("chronicle-bench"))?;
+    std::fs::create_dir(&scratch)?;
+    let table = mount::table(&scratch)?;
+    std::fs::remove_dir_all(&scratch)?;
+    Ok(table)
 }
 
 fn measure_all(options: &Options) -> Result<Vec<Row>> {

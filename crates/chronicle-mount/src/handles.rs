@@ -31,6 +31,10 @@ struct OpenFile {
     way: Way,
     /// The times and the size that the kernel was told last.
     told: Option<Told>,
+    /// How often a write was heard of since it is open for writing.
+    heard: u32,
+    /// Writes by others are not heard at the moment.
+    is_ignored: bool,
 }
 
 /// What of a file's attributes changes when it is written.
@@ -47,6 +51,8 @@ struct State {
     handles: HashMap<u64, Arc<Handle>>,
     files: HashMap<u64, OpenFile>,
     magic: HashMap<u64, Arc<dyn MagicFile>>,
+    /// How files were when they were last closed after writing.
+    closed: HashMap<u64, Told>,
     last: u64,
 }
 
@@ -57,6 +63,8 @@ pub(crate) struct Released {
     pub(crate) last_writer: bool,
     pub(crate) passthrough: bool,
     pub(crate) told: Option<Told>,
+    /// Writes by others are not heard until somebody says so.
+    pub(crate) was_ignored: bool,
 }
 
 /// All that is open.
@@ -81,6 +89,8 @@ impl Handles {
             writers: 0,
             way: choose(&handle.file),
             told: None,
+            heard: 0,
+            is_ignored: false,
         });
         file.writers += usize::from(handle.writes);
         file.handles.push(handle);
@@ -116,9 +126,50 @@ impl Handles {
         }
     }
 
+    /// A write was heard of. Says whether the kernel is writing this file without us, so that it means nothing; after a
+    /// few such writes no more are heard.
+    pub(crate) fn heard_write(&self, node: u64, ignore: impl FnOnce(&OwnedFd) -> bool) -> bool {
+        const ENOUGH: u32 = 4;
+        let mut state = self.state();
+        let Some(file) = state.files.get_mut(&node) else { return false };
+        if file.writers == 0 || !matches!(file.way, Way::Passthrough(_)) {
+            return false;
+        }
+        file.heard += 1;
+        if file.heard >= ENOUGH
+            && !file.is_ignored
+            && let Some(handle) = file.handles.first()
+        {
+            file.is_ignored = ignore(&handle.file);
+        }
+        true
+    }
+
+    /// Whether the kernel is writing this file without us.
+    pub(crate) fn is_written_past_us(&self, node: u64) -> bool {
+        self.state().files.get(&node).is_some_and(|file| file.writers > 0)
+            && self.is_passthrough(node)
+    }
+
     /// Whether the kernel reads and writes this file without us.
     pub(crate) fn is_passthrough(&self, node: u64) -> bool {
         matches!(self.state().files.get(&node), Some(OpenFile { way: Way::Passthrough(_), .. }))
+    }
+
+    /// A file was closed after writing, and the kernel knows that it is like this.
+    pub(crate) fn closed(&self, node: u64, how: Told) {
+        const MOST: usize = 8192;
+        let mut state = self.state();
+        if state.closed.len() >= MOST {
+            state.closed.clear();
+        }
+        state.closed.insert(node, how);
+    }
+
+    /// Whether a file is as it was when it was closed: what is heard late of our own users is no news.
+    pub(crate) fn is_as_closed(&self, node: u64, how: impl FnOnce() -> Option<Told>) -> bool {
+        let closed = self.state().closed.get(&node).copied();
+        closed.is_some() && closed == how()
     }
 
     pub(crate) fn release(&self, number: FileHandle) -> Option<Released> {
@@ -128,8 +179,10 @@ impl Handles {
         let file = state.files.get_mut(&handle.node)?;
         file.handles.retain(|other| !Arc::ptr_eq(other, &handle));
         file.writers -= usize::from(handle.writes);
+        let last_writer = handle.writes && file.writers == 0;
         let released = Released {
-            last_writer: handle.writes && file.writers == 0,
+            last_writer,
+            was_ignored: last_writer && std::mem::take(&mut file.is_ignored),
             passthrough: matches!(file.way, Way::Passthrough(_)),
             told: file.told,
             handle,

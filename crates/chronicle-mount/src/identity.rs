@@ -40,8 +40,12 @@ pub(crate) fn assume(caller: &Caller, umask: u32) {
 
 /// From here on this thread is itself again.
 pub(crate) fn be_oneself() {
-    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    switch(Identity { uid, gid, umask: 0 });
+    static SELF: OnceLock<Identity> = OnceLock::new();
+    switch(*SELF.get_or_init(|| Identity {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        umask: 0,
+    }));
 }
 
 fn switch(to: Identity) {

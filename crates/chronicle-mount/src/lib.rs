@@ -86,7 +86,7 @@ impl Settings {
             read_only: false,
             magic_name: ".chronicle".into(),
             threads: std::thread::available_parallelism()
-                .map_or(4, |count| count.get().clamp(4, 16)),
+                .map_or(2, |count| count.get().clamp(2, 8)),
             passthrough: true,
             writeback: false,
             watch: true,

@@ -71,6 +71,11 @@ impl Happening<'_> {
         self.what & NAMES != 0
     }
 
+    /// Nothing but the content of a file changed.
+    pub(super) fn is_of_content(&self) -> bool {
+        self.what & (NAMES | libc::FAN_ATTRIB) == 0
+    }
+
     /// It concerns the directory, not a name in it.
     pub(super) fn is_of_itself(&self) -> bool {
         self.name.is_empty() || self.name == b"."
@@ -110,6 +115,18 @@ impl Group {
         #[expect(unsafe_code, reason = "rustix has no fanotify")]
         // SAFETY: both descriptors are open, and the path ends with NUL.
         let done = unsafe { libc::fanotify_mark(kernel, flags, TOLD, directory, c".".as_ptr()) };
+        checked(done)
+    }
+
+    /// From now on writes to this file are not told, or are again.
+    pub(super) fn ignore_writes(&self, file: BorrowedFd<'_>, ignored: bool) -> Result<(), Errno> {
+        let what = if ignored { libc::FAN_MARK_ADD } else { libc::FAN_MARK_REMOVE };
+        let flags = what | libc::FAN_MARK_IGNORED_MASK | libc::FAN_MARK_IGNORED_SURV_MODIFY;
+        let (kernel, file) = (self.kernel.as_raw_fd(), file.as_raw_fd());
+        #[expect(unsafe_code, reason = "rustix has no fanotify")]
+        // SAFETY: both descriptors are open, and without a path it is the file itself.
+        let done =
+            unsafe { libc::fanotify_mark(kernel, flags, libc::FAN_MODIFY, file, std::ptr::null()) };
         checked(done)
     }
 

@@ -15,13 +15,14 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::io::Errno;
 
+use crate::handles::told;
 use crate::nodes::ROOT;
 use crate::outbox::Notice;
 use crate::serve::Core;
 use fanotify::{Group, Handle, Happening};
 
 /// While only we ourselves work, nothing has to be heard at once.
-const NAP: Duration = Duration::from_millis(1);
+const NAP: Duration = Duration::from_millis(2);
 
 /// The marks, and which node each is for.
 #[derive(Debug)]
@@ -73,6 +74,11 @@ impl Watch {
         self.group.mark(directory)
     }
 
+    /// Writes to this file need not be told, or must be again.
+    pub(crate) fn ignore_writes(&self, file: BorrowedFd<'_>, ignored: bool) -> bool {
+        self.group.ignore_writes(file, ignored).is_ok()
+    }
+
     /// Returns when what had happened before has been dealt with.
     pub(crate) fn wait(&self) {
         let begun = self.rounds.load(Ordering::Acquire);
@@ -104,14 +110,15 @@ pub(crate) fn listen(core: &Core, is_over: impl Fn() -> bool) {
             PollFd::from_borrowed_fd(woken, PollFlags::IN),
         ];
         let _ = rustix::event::poll(&mut ready, None);
-        let _ = rustix::io::read(&watch.over, &mut [0; 8]);
-        let mut others = 0;
+        if !ready[1].revents().is_empty() {
+            let _ = rustix::io::read(&watch.over, &mut [0; 8]);
+        }
+        let mut is_news = false;
         let drained = watch.group.drain(&mut room, |happening| {
             if happening.is_overflow() {
                 core.doubt_all();
             } else if happening.pid != own {
-                others += 1;
-                hear(core, watch, &happening);
+                is_news |= hear(core, watch, &happening);
             }
             if happening.is_end_of_directory()
                 && let Some(handle) = &happening.directory
@@ -124,7 +131,7 @@ pub(crate) fn listen(core: &Core, is_over: impl Fn() -> bool) {
             core.watch_is_incomplete.store(true, Ordering::Relaxed);
             core.doubt_all();
             sleep(Duration::from_secs(1));
-        } else if others == 0 {
+        } else if !is_news {
             sleep(NAP);
         }
     }
@@ -135,24 +142,34 @@ pub(crate) fn wake(watch: &Watch) {
     let _ = rustix::io::write(&watch.over, &1_u64.to_ne_bytes());
 }
 
-fn hear(core: &Core, watch: &Watch, happening: &Happening<'_>) {
-    let Some(handle) = &happening.directory else { return };
-    let Some(parent) = watch.directories().get(handle).copied() else { return };
+/// Says whether it was news.
+fn hear(core: &Core, watch: &Watch, happening: &Happening<'_>) -> bool {
+    let Some(handle) = &happening.directory else { return false };
+    let Some(parent) = watch.directories().get(handle).copied() else { return false };
     if happening.is_of_itself() {
         core.outbox.send(Notice::Attributes(parent));
-        return;
+        return true;
     }
     if happening.is_of_names() {
         core.doubt(parent, happening.name);
-        return;
+        return true;
     }
     let Some(node) = core.nodes().at(parent, happening.name).filter(|node| *node != ROOT) else {
-        return;
+        return false;
     };
+    // Whoever writes through the mount is heard as well, at every write. The kernel keeps nothing of the content
+    // then, and believes the attributes of such a file only briefly.
+    let ignore = |file: &OwnedFd| watch.ignore_writes(file.as_fd(), true);
+    let how = || core.stat(node).ok().map(|stat| told(&stat));
+    if happening.is_of_content()
+        && (core.handles.heard_write(node, ignore) || core.handles.is_as_closed(node, how))
+    {
+        return false;
+    }
     if core.handles.is_passthrough(node) {
-        // The kernel keeps nothing of its content.
         core.outbox.send(Notice::Attributes(node));
     } else {
         core.outbox.send(Notice::Content(node));
     }
+    true
 }

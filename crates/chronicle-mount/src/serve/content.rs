@@ -1,6 +1,6 @@
 //! Requests about what is in files: open, read, write, allocate, sync, release.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -112,12 +112,11 @@ impl Core {
         let handle = self.handles.get(handle)?;
         if strips {
             identity::assume(caller, 0);
-            if rustix::fs::fstat(&handle.file).is_ok_and(|stat| has_special_bits(&stat)) {
-                self.outbox.send(Notice::Attributes(handle.node));
-            }
         } else {
             identity::be_oneself();
         }
+        let loses_bits =
+            strips && rustix::fs::fstat(&handle.file).is_ok_and(|stat| has_special_bits(&stat));
         let mut done = 0;
         while done < data.len() {
             match rustix::io::pwrite(&handle.file, &data[done..], offset + done as u64) {
@@ -126,6 +125,9 @@ impl Core {
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error).or_errno(),
             }
+        }
+        if loses_bits {
+            self.outbox.send(Notice::Attributes(handle.node));
         }
         Ok(done)
     }
@@ -234,13 +236,20 @@ impl Core {
     pub(crate) fn release(&self, caller: &Caller, handle: FileHandle) {
         let Some(released) = self.handles.release(handle) else { return };
         let node = released.handle.node;
+        if released.was_ignored
+            && let Some(watch) = &self.watch
+        {
+            watch.ignore_writes(released.handle.file.as_fd(), false);
+        }
         if released.last_writer {
             // What was written through a mapping the kernel above did not see.
             if released.passthrough
                 && let Ok(stat) = rustix::fs::fstat(&released.handle.file)
-                && released.told != Some(told(&stat))
             {
-                self.outbox.send(Notice::Attributes(node));
+                self.handles.closed(node, told(&stat));
+                if released.told != Some(told(&stat)) {
+                    self.outbox.send(Notice::Attributes(node));
+                }
             }
             let names = self.lock_names(node);
             let paths = names.as_ref().map_or(&[][..], |(_, paths)| paths);

@@ -92,7 +92,10 @@ impl Core {
     /// How long attributes may be believed.
     ///
     /// A change through a hard link in a directory that nobody watches is not told.
-    fn attribute_time(&self, stat: &Stat) -> Duration {
+    fn attribute_time(&self, node: u64, stat: &Stat) -> Duration {
+        if self.handles.is_written_past_us(node) {
+            return SHORT;
+        }
         let has_other_names = stat.st_nlink > 1 && attributes::kind(stat) != FileType::Directory;
         if has_other_names { SHORT } else { self.entry_time() }
     }
@@ -289,7 +292,7 @@ impl Core {
             attributes: attributes::of_stat(found.node, &stat),
             generation: found.generation,
             entry_time: self.entry_time(),
-            attribute_time: self.attribute_time(&stat),
+            attribute_time: self.attribute_time(found.node, &stat),
         })
     }
 
@@ -318,7 +321,7 @@ impl Core {
         self.handles.told(node, &stat);
         // FUSE fixes the root's number only where it names a node.
         let shown = if node == ROOT { stat.st_ino } else { node };
-        Ok((attributes::of_stat(shown, &stat), self.attribute_time(&stat)))
+        Ok((attributes::of_stat(shown, &stat), self.attribute_time(node, &stat)))
     }
 }
 

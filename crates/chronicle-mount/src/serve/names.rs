@@ -154,8 +154,17 @@ impl Core {
         self.change(caller, &operation, || {
             identity::be_oneself();
             let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
+            let moving = {
+                let nodes = self.nodes();
+                nodes.at(from.0, from.1).and_then(|node| nodes.file(node))
+            };
             rustix::fs::renameat_with(&*old, from.1, &*new, to.1, flags).or_errno()?;
-            self.nodes().renamed(from, to, exchange);
+            let mut nodes = self.nodes();
+            nodes.renamed(from, to, exchange);
+            // Whoever checked the old name in between found it gone.
+            if let Some(file) = moving {
+                nodes.moved(to.0, to.1, file);
+            }
             Ok(())
         })
     }

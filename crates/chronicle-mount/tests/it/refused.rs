@@ -1,7 +1,8 @@
 //! What must not be mounted, and how mounts end.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use chronicle_mount::{MountError, NoMagic, NoVersions, Settings, Unmounted, moun
 
 use crate::world::{World, has_fuse, run};
 
-fn attempt(backing: &std::path::Path, at: &std::path::Path) -> Result<(), MountError> {
+fn attempt(backing: &Path, at: &Path) -> Result<(), MountError> {
     let mounted = mount(&Settings::new(backing, at), Arc::new(NoVersions), Arc::new(NoMagic))?;
     mounted.unmount().unwrap();
     Ok(())
@@ -97,24 +98,30 @@ fn child_that_serves() {
     mounted.wait().unwrap();
 }
 
+/// Another process that mounts and serves, once it does.
+pub(crate) fn serve_in_child(backing: &Path, at: &Path) -> Child {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "refused::child_that_serves"])
+        .env("MOUNT_BACKING", backing)
+        .env("MOUNT_AT", at)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while !backing.join("ready").exists() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the child did not mount");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child
+}
+
 #[test]
 fn a_killed_mount_says_so_and_is_replaced() {
     if !has_fuse("refused::a_killed_mount") {
         return;
     }
     let (backing, at) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "refused::child_that_serves"])
-        .env("MOUNT_BACKING", backing.path())
-        .env("MOUNT_AT", at.path())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let begun = Instant::now();
-    while !backing.path().join("ready").exists() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "the child did not mount");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let mut child = serve_in_child(backing.path(), at.path());
     run("echo kept > f", at.path());
     child.kill().unwrap();
     child.wait().unwrap();

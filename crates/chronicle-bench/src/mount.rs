@@ -1,4 +1,5 @@
-//! Everyday work through mounts, each beside the plain directory: `bindfs`, and the bare passthrough.
+//! Everyday work through mounts, each beside the plain directory: `bindfs`, the bare passthrough, and ours, which keeps
+//! every version.
 //!
 //! A further mount is one more line in [`columns`].
 
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::measure::{Result, median, program, run};
+use crate::measure::{Result, chronicle, median, program, run};
 
 const ROUNDS: usize = 3;
 const DIRECTORIES: usize = 700;
@@ -37,10 +38,22 @@ fn columns() -> Vec<Column> {
         command.arg(backing).arg(at);
         Ok(command)
     };
+    let ours: fn(&Path, &Path) -> Result<Command> = |backing, at| {
+        let home = at.with_file_name("home-mount");
+        if home.exists() {
+            fs::remove_dir_all(&home)?;
+        }
+        run(&mut chronicle(&home, backing, &["init", "."])?, &[0])?;
+        let at = at.to_str().ok_or("the place has a plain name")?;
+        let mut command = chronicle(&home, backing, &["mount", "--foreground", at])?;
+        command.stderr(Stdio::null());
+        Ok(command)
+    };
     vec![
         Column { name: "native", mount: None },
         Column { name: "bindfs", mount: Some(bindfs) },
         Column { name: "bare", mount: Some(bare) },
+        Column { name: "chronicle", mount: Some(ours) },
     ]
 }
 

@@ -138,7 +138,7 @@ fn copy_rows(old: &Connection, new: &Connection, sql: &str, table: &str) -> rusq
     let marks = vec!["?"; columns].join(", ");
     // By name: an older catalog has fewer columns.
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-    let names: Vec<String> = statement.column_names().into_iter().map(quoted).collect();
+    let names: Vec<String> = statement.column_names().map(quoted).collect();
     let into = format!("INSERT OR IGNORE INTO {table} ({}) VALUES ({marks})", names.join(", "));
     let Ok(mut insert) = new.prepare(&into) else { return Ok(false) };
     let Ok(mut rows) = statement.query([]) else { return Ok(false) };

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot prepare its world fails")]
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -17,6 +18,8 @@ use serde_json::Value;
 
 use crate::support::{Cli, Done};
 
+mod databases;
+
 /// A workspace and its mount; unmounted when dropped.
 struct Mount {
     cli: Cli,
@@ -25,12 +28,18 @@ struct Mount {
 
 impl Mount {
     fn new(test: &str, files: &[(&str, &str)]) -> Option<Self> {
+        Self::with(test, files, &[])
+    }
+
+    fn with(test: &str, files: &[(&str, &str)], words: &[&str]) -> Option<Self> {
         if !Path::new("/dev/fuse").exists() {
             skip(&format!("mount::{test}"), "there is no /dev/fuse");
             return None;
         }
         let mount = Self { cli: Cli::adopted(files), place: tempfile::tempdir().unwrap() };
-        mount.start().ok();
+        let place = [mount.place.path().as_os_str()];
+        let words = ["mount"].iter().chain(words).map(OsStr::new).chain(place);
+        mount.cli.call(words).ok();
         Some(mount)
     }
 

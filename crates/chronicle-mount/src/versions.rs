@@ -76,7 +76,8 @@ impl From<&Request> for Caller {
 /// Who keeps versions of what changes.
 ///
 /// Both calls come while the parents concerned are locked. None may use the mount itself, nor wait for
-/// somebody who does.
+/// somebody who does; nor follow a symlink of the backing directory, which may lead into the mount: the kernel
+/// holds a directory locked until we answer, and nothing can end such a wait, not even killing the process.
 pub trait Versions: Send + Sync + 'static {
     /// Called before the operation takes effect. With an error nothing happens and the caller gets it.
     fn before(&self, caller: &Caller, operation: &Operation<'_>) -> Result<(), Errno>;

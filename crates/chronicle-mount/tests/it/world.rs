@@ -61,7 +61,8 @@ impl Notes {
             }
         };
         let stands = first.map(|path| self.backing.lock().unwrap().join(path));
-        let stands = stands.map(|path| match std::fs::metadata(&path) {
+        // A symlink is not followed: it may lead into the mount, which waits for us.
+        let stands = stands.map(|path| match std::fs::symlink_metadata(&path) {
             Ok(found) if found.is_file() => {
                 format!("={}", std::fs::read_to_string(&path).unwrap_or_default())
             }

@@ -64,10 +64,20 @@ fn pjdfstest_fails_nowhere_where_the_plain_directory_does_not() {
         let (plain, mounted) = (cases(&suite, &world.below("")), cases(&suite, &world.at("")));
         assert!(plain.len() > 350, "only {} cases were read", plain.len());
         let bad = |end: &String| end != "ok" && end != "skipped";
-        let worse: Vec<_> = mounted
+        let is_worse = |case: &String, end: &String| {
+            bad(end) && plain.get(case).is_none_or(|plain| !bad(plain))
+        };
+        let mut worse: Vec<_> = mounted
             .iter()
-            .filter(|(case, end)| bad(end) && plain.get(*case) != Some(end))
+            .filter(|(case, end)| is_worse(case, end))
+            .map(|(case, _)| case)
             .collect();
+        // This process serves the mount and starts other programs meanwhile, which hold what is open for
+        // writing until they are started: "text file busy" may come of that, once.
+        if !worse.is_empty() {
+            let again = cases(&suite, &world.at(""));
+            worse.retain(|case| again.get(*case).is_none_or(|end| is_worse(case, end)));
+        }
         assert!(worse.is_empty(), "passthrough {passthrough}: {worse:?}");
         let ok = mounted.values().filter(|end| *end == "ok").count();
         assert!(ok > 350, "only {ok} cases ran on the mount");

@@ -73,6 +73,7 @@ mod look;
 mod merge;
 pub mod merkle;
 pub mod mirror;
+pub mod replica;
 mod objects;
 mod path;
 mod plan;

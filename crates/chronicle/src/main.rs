@@ -1,4 +1,5 @@
 //! The `chronicle` command: words in, the library's answers out.
+#![cfg_attr(all(target_os = "linux", target_env = "gnu", not(test)), no_main)]
 
 mod agent;
 mod bucket;
@@ -13,10 +14,10 @@ mod install;
 mod reference;
 mod render;
 mod run;
+mod start;
 mod ui;
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use chronicle_core::WATCHER;
 use clap::Parser;
@@ -26,21 +27,22 @@ use crate::commands::Invocation;
 use crate::error::{CommandError, Outcome};
 use crate::ui::{Ui, say};
 
-fn main() -> ExitCode {
+/// The whole program; gives its exit status.
+fn whole() -> u8 {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     if let Some(status) = hidden(&arguments) {
-        return status.into();
+        return status;
     }
     let (global, verb) = match parse(&arguments) {
         Ok(parsed) => parsed,
-        Err(error) => return refuse(&error, &arguments).into(),
+        Err(error) => return refuse(&error, &arguments),
     };
     let json = global.json;
     match execute(&global, verb) {
-        Ok(status) => status.into(),
+        Ok(status) => status,
         Err(error) => {
             say(&if json { error.json() } else { error.text() });
-            error.kind.exit().into()
+            error.kind.exit()
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Pure: states in, decisions out. The workspace calls it under its lock, and the simulation calls the same.
 
-use crate::entry::Entry;
+
 use crate::id::{Epoch, ObjectId, Seq};
 use crate::path::WorkspacePath;
 

@@ -141,6 +141,23 @@ fn a_full_disk_behind_stdout_is_an_error_and_a_closed_pipe_is_not() {
     assert_eq!(status.code(), Some(0));
 }
 
+/// A file that is opened while a standard stream is closed gets its number, and then what is said to people.
+#[test]
+fn closed_streams_do_not_end_up_in_files() {
+    let cli = Cli::adopted(&[("a.txt", "before\n")]);
+    let program = cli.command(["status"]).get_program().to_owned();
+    for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
+        cli.write("a.txt", &format!("edited while {closed}\n"));
+        let line = format!("exec \"$0\" snapshot --action write_file --path a.txt {closed}");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &line]).arg(&program).current_dir(cli.root());
+        shell.env("CHRONICLE_HOME", cli.home());
+        assert_eq!(shell.output().expect("start").status.code(), Some(0), "{closed}");
+        cli.call(["verify", "--deep"]).ok();
+        assert_eq!(cli.call(["cat", "a.txt"]).ok().stdout, format!("edited while {closed}\n"));
+    }
+}
+
 #[test]
 fn every_shell_gets_its_completions() {
     let cli = Cli::new();

@@ -6,7 +6,10 @@
 
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
+
+use rustix::fs::{Advice, fadvise};
 
 use crate::error::{Context, Error, Result};
 use crate::id::ObjectId;
@@ -16,6 +19,9 @@ use crate::store::{ContentStorage, Piece};
 
 /// After so many bytes of which more than half were different, nothing is compared any more.
 const TRIAL: u64 = 64 << 20;
+/// So much is on its way from the disk while what came before it is hashed: a clone has no part in the cache
+/// of the file that it was made from.
+const AHEAD: u64 = 32 << 20;
 
 /// Makes a new file a clone of the one that stands there; where that cannot be done it stays empty.
 pub(super) fn clone_of(out: &File, present: &File) -> io::Result<bool> {
@@ -36,10 +42,14 @@ impl Onto<'_> {
     /// Makes it the object that has these pieces; says how many bytes were written.
     pub(super) fn become_object(&self, id: &ObjectId, pieces: &[Piece]) -> Result<u64> {
         let (mut whole, mut buffer) = (blake3::Hasher::new(), Vec::new());
-        let (mut offset, mut written) = (0, 0);
+        let (mut offset, mut written, mut asked) = (0, 0, 0);
         for piece in pieces {
             let length = piece.length as usize;
             let compares = offset < TRIAL || written * 2 <= offset;
+            if compares && offset + AHEAD / 2 >= asked {
+                self.ask_for(asked);
+                asked += AHEAD;
+            }
             buffer.resize(length, 0);
             let same = compares && self.read(&mut buffer, offset)? == length;
             if !same || ObjectId::of(&buffer) != piece.id {
@@ -61,6 +71,11 @@ impl Onto<'_> {
         // What stood there may be longer.
         self.out.set_len(offset).at("write", self.path.as_path())?;
         Ok(written)
+    }
+
+    /// Has the next stretch read from the disk; only a hint.
+    fn ask_for(&self, offset: u64) {
+        let _ = fadvise(self.out, offset, NonZeroU64::new(AHEAD), Advice::WillNeed);
     }
 
     /// Reads until the buffer is full or the file ends.

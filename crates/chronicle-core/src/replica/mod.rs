@@ -3,7 +3,6 @@
 //!
 //! Pure: states in, decisions out. The workspace calls it under its lock, and the simulation calls the same.
 
-
 use crate::id::{Epoch, ObjectId, Seq};
 use crate::path::WorkspacePath;
 

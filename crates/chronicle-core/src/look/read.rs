@@ -254,8 +254,9 @@ impl<'a, 's> Reader<'a, 's> {
         });
         let (xattrs, stat) = match found {
             Ok(found) => found,
-            // Its attributes can be read only with its names; the rest `lstat` has told.
-            Err(Errno::ACCESS) => (spot.last_xattrs(), spot.stat),
+            // Its attributes can be read only with its names; the rest `lstat` has told. Where nobody ever saw
+            // what it holds it is not known: made anew, it would be an empty directory and look like all of it.
+            Err(Errno::ACCESS) if spot.was_directory() => (spot.last_xattrs(), spot.stat),
             Err(error) => return Err(self.failure(spot, error)),
         };
         Ok(spot.done(Entry::Directory(spot.meta(&stat, xattrs)), &stat))
@@ -292,6 +293,10 @@ struct Spot<'s> {
 }
 
 impl Spot<'_> {
+    fn was_directory(&self) -> bool {
+        self.candidate.was.as_ref().is_some_and(|was| was.entry.is_directory())
+    }
+
     fn meta(&self, stat: &Stat, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> Meta {
         let Signature { mode, uid, gid, mtime_ns, .. } = stat.signature;
         Meta { mode: mode & 0o7777, uid, gid, mtime_ns, xattrs }

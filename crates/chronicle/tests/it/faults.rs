@@ -13,6 +13,8 @@ use chronicle_testing::env::{Env, Ran};
 use chronicle_testing::shared::{is_root, skip};
 use chronicle_testing::tree::{assert_same, describe};
 
+use crate::support::Cli;
+
 /// A small file system of its own at a directory, for as long as this lives.
 struct Mounted(PathBuf);
 
@@ -208,6 +210,47 @@ fn denied_file_is_unknown_and_never_overwritten() {
     mode(0o644);
     assert_eq!(env.read("secret").as_deref(), Some("new, and nowhere else\n"));
     assert_eq!(env.read("other").as_deref(), Some("old\n"));
+}
+
+/// A directory that could not be listed was taken for an empty one: deleted and taken back, it was empty and the
+/// rewind said that everything was done. What nobody saw is not known, and said to be.
+#[test]
+fn denied_directory_is_unknown_and_never_taken_for_an_empty_one() {
+    if needs_no_root("denied_directory_is_unknown_and_never_taken_for_an_empty_one") {
+        return;
+    }
+    let cli = Cli::new();
+    cli.write("a.txt", "1\n");
+    cli.write("x/closed/inside.txt", "nobody saw this\n");
+    let closed = cli.root().join("x/closed");
+    let set_mode = |mode| fs::set_permissions(&closed, fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(0);
+    cli.call(["init"]).ok();
+    cli.turn("s", "delete", || {
+        set_mode(0o700);
+        fs::remove_dir_all(cli.root().join("x")).unwrap();
+    });
+    let done = cli.call(["--json", "rewind", "start", "--yes"]).exits(4).json();
+    assert_eq!(done["plan"]["unknown"][0]["path"], "x/closed", "{done}");
+    assert!(cli.root().join("x").is_dir() && !closed.exists());
+}
+
+/// What was seen while it could be listed comes back, though nobody may list it when it goes.
+#[test]
+fn denied_directory_that_was_seen_before_comes_back() {
+    if needs_no_root("denied_directory_that_was_seen_before_comes_back") {
+        return;
+    }
+    let cli = Cli::adopted(&[("x/closed/inside.txt", "seen\n")]);
+    let closed = cli.root().join("x/closed");
+    let set_mode = |mode| fs::set_permissions(&closed, fs::Permissions::from_mode(mode)).unwrap();
+    cli.turn("s", "close", || set_mode(0));
+    cli.turn("s", "delete", || {
+        set_mode(0o700);
+        fs::remove_dir_all(cli.root().join("x")).unwrap();
+    });
+    cli.call(["rewind", "start", "--yes"]).ok();
+    assert_eq!(cli.read("x/closed/inside.txt").as_deref(), Some("seen\n"));
 }
 
 #[test]

@@ -100,6 +100,7 @@ pub use codec::{DecodeError, FORMAT_VERSION};
 pub use entry::{Author, Change, Entry, Evidence};
 pub use error::{Error, Finding, Result, Stop};
 pub use failpoint::ALL as FAILPOINTS;
+pub use filter::Pattern as IgnorePattern;
 pub use grant::{Act, Grant, OperatorKey, SignedGrant};
 pub use head::{Anchor, PublicKey, SignedHead, TreeHead};
 pub use home::Home;

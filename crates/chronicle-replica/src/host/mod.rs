@@ -8,14 +8,16 @@
 //! made so by the effect that says so, before its answer.
 
 mod session;
+mod write_back;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use chronicle_core::replica::{Place, Verdict, Write};
+use chronicle_core::replica::{Place, Verdict};
 use chronicle_core::{ObjectId, Piece, Seq, WorkspaceId, WorkspacePath};
 
 use crate::filter::Filters;
-use crate::wire::{Frame, Hello, Listed, PushItem, Refused, Run, Wanted};
+use crate::wire::{FilterSet, Frame, Hello, Listed, PushItem, Refused, Run, SentWrite, Wanted};
 
 pub use session::HostSession;
 
@@ -193,9 +195,9 @@ pub enum Effect {
     Progress(Option<Place>),
     /// The replica's own rules for what is pushed or written back, in addition to the host's. Not answered; later reads
     /// heed it.
-    Filter(crate::wire::FilterSet),
+    Filter(FilterSet),
     /// Send [`Event::Tick`] at this time; the timer before it is void.
-    SetTimer(std::time::Duration),
+    SetTimer(Duration),
     /// Close the link once everything was sent, and drop the session. The words are for the operator.
     Close(String),
 }
@@ -216,8 +218,8 @@ pub struct TakeWrites {
     pub batch: u64,
     /// What it is.
     pub digest: ObjectId,
-    /// The writes.
-    pub writes: Vec<Write>,
+    /// The writes, with the contents of short files, which have been compared with their names.
+    pub writes: Vec<SentWrite>,
     /// Contents that the replica could not send: writes that need them are rejected as not allowed.
     pub missing: Vec<ObjectId>,
 }

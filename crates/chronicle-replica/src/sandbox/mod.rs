@@ -6,12 +6,19 @@
 //!
 //! Effects may be carried out by other threads and answered in any order, late, or never (a crash).
 
+mod pull;
+mod resync;
 mod session;
+mod write_back;
 
-use chronicle_core::replica::{Item, Place, Verdict, Write};
+use std::time::Duration;
+
+use chronicle_core::replica::{Item, Place, Verdict};
 use chronicle_core::{ObjectId, Piece, WorkspaceId, WorkspacePath};
 
-use crate::wire::{Frame, Listed, Refused, ReplicaId, Run, Wanted};
+use crate::wire::{
+    FilterSet, Frame, Listed, PushItem, Refused, ReplicaId, Run, SentWrite, Wanted, Welcome,
+};
 
 pub use session::SandboxSession;
 
@@ -125,8 +132,8 @@ pub enum Event {
 pub struct Batch {
     /// Its number, greater than that of every batch before it.
     pub number: u64,
-    /// The writes, with what writes of short files put there.
-    pub writes: Vec<(Write, Option<Vec<u8>>)>,
+    /// The writes, with the contents of short files.
+    pub writes: Vec<SentWrite>,
 }
 
 /// What a sandbox's session wants done.
@@ -136,15 +143,12 @@ pub enum Effect {
     Connect,
     /// Send this. In the order of effects.
     Send(Frame),
-    /// Which of these are not here? Of pieces, `base` is what stands at the path, whose pieces may be here. Answered by
-    /// [`Event::Lacking`].
+    /// Which of these are not here? Answered by [`Event::Lacking`].
     HasContents {
         /// For the answer.
         id: u64,
         /// Objects, or pieces of one.
         objects: Vec<ObjectId>,
-        /// The object whose pieces are worth a look.
-        base: Option<ObjectId>,
     },
     /// Keep an object, or a piece of one, whose bytes have this name. Durable at the latest with the push. Answered by
     /// [`Event::ContentPut`].
@@ -205,14 +209,15 @@ pub enum Effect {
         entries: Option<Vec<Listed>>,
     },
     /// The host's own rules for what is pushed or written back, in addition to this side's. Not answered.
-    Filter(crate::wire::FilterSet),
+    Filter(FilterSet),
     /// The workspace that this is a replica of is now known, and whether it may write back. Not answered.
-    Welcomed(crate::wire::Welcome),
+    Welcomed(Welcome),
     /// The host does not let it in, for people. It tries again, slowly. Not answered.
     Refused(Refused),
     /// Send [`Event::Tick`] at this time; the timer before it is void.
-    SetTimer(std::time::Duration),
-    /// Close the link, if there is one. The words are for people. The session goes on.
+    SetTimer(Duration),
+    /// Close the link, if there is one, once everything was sent. The words are for people. The session goes on; nothing
+    /// that comes from that link later may be reported to it.
     Disconnect(String),
     /// The session is over.
     Ended,
@@ -223,8 +228,8 @@ pub enum Effect {
 pub struct ApplyPush {
     /// For the answer.
     pub id: u64,
-    /// What stands where.
-    pub items: Vec<Item>,
+    /// What stands where, with the contents of short files, which have been compared with their names.
+    pub items: Vec<PushItem>,
     /// Where the replica is once this is durable; `None` if it stays where it is, because more belongs to it.
     pub advance: Option<Place>,
 }

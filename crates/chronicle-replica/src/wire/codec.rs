@@ -62,7 +62,7 @@ fn write_frame(out: &mut Encoder, frame: &Frame) {
         Frame::WriteBackResult(it) => typed(out, 7, |out| write_result(out, it)),
         Frame::Heartbeat(it) => typed(out, 8, |out| {
             write_place_if_any(out, it.place);
-            out.signed(it.now_ms);
+            out.int(it.now_ms);
         }),
         Frame::CatchupRequest(it) => typed(out, 9, |out| write_place_if_any(out, it.since)),
         Frame::FullResyncRequired(it) => typed(out, 10, |out| {
@@ -105,7 +105,7 @@ fn read_frame(input: &mut Decoder<'_>) -> Result<Frame> {
         7 => Frame::WriteBackResult(read_result(input)?),
         8 => {
             let place = read_place_if_any(input)?;
-            Frame::Heartbeat(Heartbeat { place, now_ms: input.signed()? })
+            Frame::Heartbeat(Heartbeat { place, now_ms: input.int()? })
         }
         9 => Frame::CatchupRequest(CatchupRequest { since: read_place_if_any(input)? }),
         10 => {

@@ -269,8 +269,8 @@ pub enum Outcome {
 pub struct Heartbeat {
     /// The end of the host's log, or what the replica has applied.
     pub place: Option<Place>,
-    /// The sender's wall clock, milliseconds since 1970; only for people.
-    pub now_ms: i64,
+    /// The sender's clock, in milliseconds since any moment.
+    pub now_ms: u64,
 }
 
 /// The replica wants everything after this.

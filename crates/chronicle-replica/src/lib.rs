@@ -10,7 +10,6 @@ pub mod host;
 pub mod limits;
 pub mod sandbox;
 mod serve;
-pub mod travel;
 pub mod wire;
 
 pub use filter::{DirectionalFilter, FilterPattern, Filters};

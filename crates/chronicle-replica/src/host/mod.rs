@@ -13,11 +13,11 @@ mod write_back;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronicle_core::replica::{Place, Verdict};
+use chronicle_core::replica::{Node, Place, Verdict};
 use chronicle_core::{ObjectId, Piece, Seq, WorkspaceId, WorkspacePath};
 
 use crate::filter::Filters;
-use crate::wire::{FilterSet, Frame, Hello, Listed, PushItem, Refused, Run, SentWrite, Wanted};
+use crate::wire::{FilterSet, Frame, Hello, PushItem, Refused, Run, SentWrite, Wanted};
 
 pub use session::HostSession;
 
@@ -111,7 +111,7 @@ pub struct TreeRead {
     /// Where the log ended before it was read.
     pub place: Place,
     /// What is in it, ordered by name, without what the filters keep out; `None` if there is no such directory.
-    pub entries: Option<Vec<Listed>>,
+    pub entries: Option<Vec<Node>>,
 }
 
 /// What [`Effect::TakeWrites`] did.

@@ -13,11 +13,11 @@ mod write_back;
 
 use std::time::Duration;
 
-use chronicle_core::replica::{Item, Place, Verdict};
-use chronicle_core::{ObjectId, Piece, WorkspaceId, WorkspacePath};
+use chronicle_core::replica::{Item, Node, Place, Verdict};
+use chronicle_core::{ObjectId, Piece, Seq, WorkspaceId, WorkspacePath};
 
 use crate::wire::{
-    FilterSet, Frame, Listed, PushItem, Refused, ReplicaId, Run, SentWrite, Wanted, Welcome,
+    FilterSet, Frame, PushItem, Refused, ReplicaId, Run, SentWrite, Wanted, Welcome,
 };
 
 pub use session::SandboxSession;
@@ -205,8 +205,10 @@ pub enum Effect {
         id: u64,
         /// Which directory.
         path: WorkspacePath,
+        /// At which record of the host's log, or later.
+        shown: Seq,
         /// What the host has there, ordered by name; `None` if it has no such directory.
-        entries: Option<Vec<Listed>>,
+        entries: Option<Vec<Node>>,
     },
     /// The host's own rules for what is pushed or written back, in addition to this side's. Not answered.
     Filter(FilterSet),
@@ -230,6 +232,8 @@ pub struct ApplyPush {
     pub id: u64,
     /// What stands where, with the contents of short files, which have been compared with their names.
     pub items: Vec<PushItem>,
+    /// At which record of the host's log, or later, the items stand there.
+    pub shown: Seq,
     /// Where the replica is once this is durable; `None` if it stays where it is, because more belongs to it.
     pub advance: Option<Place>,
 }

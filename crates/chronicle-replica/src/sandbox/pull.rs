@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use chronicle_core::ObjectId;
+use chronicle_core::{ObjectId, Seq};
 use chronicle_core::replica::{Place, Version};
 
 use super::session::{Applying, Done, Fault, Live, Parts, SandboxSession, fault, is_over};
@@ -17,10 +17,20 @@ const TRIES: u32 = 3;
 /// Items whose contents are being brought here.
 #[derive(Debug)]
 pub(super) struct Pulling {
-    pub(super) items: Vec<PushItem>,
-    pub(super) advance: Option<Place>,
-    pub(super) parts: u32,
+    pub(super) pulled: Pulled,
     pub(super) stage: Stage,
+}
+
+/// What the host has at some paths.
+#[derive(Debug)]
+pub(super) struct Pulled {
+    pub(super) items: Vec<PushItem>,
+    /// At which record, or later.
+    pub(super) shown: Seq,
+    /// Where the replica is once this is durable, if that is all of a push.
+    pub(super) advance: Option<Place>,
+    /// How many parts of its push are durable then.
+    pub(super) parts: u32,
 }
 
 #[derive(Debug)]
@@ -112,7 +122,8 @@ impl SandboxSession {
         }
         live.parts = (!push.last).then_some(Parts { next: push.part + 1, ..whole });
         let advance = push.last.then_some(Place { epoch: push.epoch, seq: push.to });
-        self.begin_items(live, push.items, advance, push.part + 1, now, out)
+        let pulled = Pulled { items: push.items, shown: push.to, advance, parts: push.part + 1 };
+        self.begin_items(live, pulled, now, out)
     }
 
     fn gap(&mut self, live: &mut Live, out: &mut Vec<Effect>) -> Done {
@@ -124,13 +135,11 @@ impl SandboxSession {
     pub(super) fn begin_items(
         &mut self,
         live: &mut Live,
-        items: Vec<PushItem>,
-        advance: Option<Place>,
-        parts: u32,
+        pulled: Pulled,
         now: Duration,
         out: &mut Vec<Effect>,
     ) -> Done {
-        let wants = wants(&items)?;
+        let wants = wants(&pulled.items)?;
         live.progress = now;
         let stage = if wants.is_empty() {
             Stage::Ready
@@ -140,7 +149,7 @@ impl SandboxSession {
             out.push(Effect::HasContents { id, objects });
             Stage::Checking(id)
         };
-        live.pulling = Some(Pulling { items, advance, parts, stage });
+        live.pulling = Some(Pulling { pulled, stage });
         Ok(())
     }
 
@@ -148,14 +157,11 @@ impl SandboxSession {
         if self.applying.is_some() {
             return;
         }
-        let Some(Pulling { items, advance, parts, .. }) =
-            live.pulling.take_if(|pulling| matches!(pulling.stage, Stage::Ready))
-        else {
-            return;
-        };
+        let ready = live.pulling.take_if(|pulling| matches!(pulling.stage, Stage::Ready));
+        let Some(Pulling { pulled: Pulled { items, shown, advance, parts }, .. }) = ready else { return };
         let id = self.id();
         self.applying = Some(Applying { id, advance, parts });
-        out.push(Effect::ApplyPush(ApplyPush { id, items, advance }));
+        out.push(Effect::ApplyPush(ApplyPush { id, items, shown, advance }));
     }
 
     /// Something is durable: now, and only now, the host may know.
@@ -207,7 +213,7 @@ impl SandboxSession {
         let Some(pulling) = &mut live.pulling else { return Ok(()) };
         let steps = match &mut pulling.stage {
             Stage::Checking(asked) if *asked == id => {
-                let wants = wants(&pulling.items)?;
+                let wants = wants(&pulling.pulled.items)?;
                 let wants = objects.iter().filter_map(|object| wants.get(object).cloned()).collect();
                 let fetcher = Fetcher::new(wants, fetches, &self.limits, now);
                 pulling.stage = Stage::Fetching(Box::new(fetcher), None);

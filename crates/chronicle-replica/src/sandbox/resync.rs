@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use chronicle_core::replica::{Item, Place};
-use chronicle_core::WorkspacePath;
+use chronicle_core::{Seq, WorkspacePath};
+use chronicle_core::replica::{Item, Node, Place};
 
 use super::Effect;
+use super::pull::Pulled;
 use super::session::{Done, Live, SandboxSession, fault};
 use crate::limits::ASKED_MAX;
-use crate::wire::{Frame, Listed, PushItem, TreeListing, TreeRequest};
+use crate::wire::{Frame, PushItem, TreeListing, TreeRequest};
 
 /// Directories that may be on their way at once.
 const WINDOW: usize = 64;
@@ -27,10 +28,10 @@ pub(super) struct Resync {
     place: Option<Place>,
     to_ask: VecDeque<WorkspacePath>,
     /// Asked for, and what has come of each.
-    asked: BTreeMap<WorkspacePath, Vec<Listed>>,
+    asked: BTreeMap<WorkspacePath, Vec<Node>>,
     next_parts: BTreeMap<WorkspacePath, u32>,
     /// Complete, and to be compared.
-    complete: VecDeque<(WorkspacePath, Option<Vec<Listed>>)>,
+    complete: VecDeque<(WorkspacePath, Place, Option<Vec<Node>>)>,
     comparing: BTreeSet<u64>,
     items: Vec<PushItem>,
     over: bool,
@@ -105,7 +106,7 @@ impl Live {
         if listing.last {
             let entries = resync.asked.remove(&listing.path).unwrap_or_default();
             resync.next_parts.remove(&listing.path);
-            resync.complete.push_back((listing.path, listing.found.then_some(entries)));
+            resync.complete.push_back((listing.path, listing.place, listing.found.then_some(entries)));
         }
         Ok(())
     }
@@ -131,10 +132,10 @@ impl SandboxSession {
     pub(super) fn go_on_resyncing(&mut self, live: &mut Live, now: Duration, out: &mut Vec<Effect>) -> Done {
         let busy = live.pulling.is_some() || self.applying.is_some();
         let Some(resync) = live.resync.as_mut().filter(|resync| !resync.over && !busy) else { return Ok(()) };
-        while let Some((path, entries)) = resync.complete.pop_front() {
+        while let Some((path, place, entries)) = resync.complete.pop_front() {
             let id = self.id();
             resync.comparing.insert(id);
-            out.push(Effect::CompareTree { id, path, entries });
+            out.push(Effect::CompareTree { id, path, shown: place.seq, entries });
         }
         ask(resync, out);
         let (compared, place) = (resync.is_compared(), resync.place);
@@ -145,7 +146,8 @@ impl SandboxSession {
         }
         let advance = place.filter(|_| resync.over);
         let items = std::mem::take(&mut resync.items);
-        self.begin_items(live, items, advance, 0, now, out)?;
+        let shown = place.map_or(Seq(0), |place| place.seq);
+        self.begin_items(live, Pulled { items, shown, advance, parts: 0 }, now, out)?;
         self.go_on_pulling(live, now, out)
     }
 }

@@ -1,26 +1,24 @@
 //! Each frame as bytes and back. One value has one encoding.
 
 use chronicle_core::mirror::{Decoder, Encoder};
-use chronicle_core::replica::{Item, Place, Rejection, Verdict, Version, Write};
+use chronicle_core::replica::{
+    Node, Place, Version, Write, decode_item, decode_place, decode_verdict, decode_write,
+    encode_item, encode_place, encode_verdict, encode_write, stays_home,
+};
 use chronicle_core::{DecodeError, Epoch, ObjectId, Piece, Seq, WorkspaceId, WorkspacePath};
 
 use super::{
     Ack, CatchupRequest, Content, Direction, Fetch, FilterSet, Frame, FullResyncRequired, Goodbye,
-    Heartbeat, Hello, Listed, MAGIC, Manifest, Outcome, Push, PushItem, Refused, RefusedCode,
+    Heartbeat, Hello, MAGIC, Manifest, Outcome, Push, PushItem, Refused, RefusedCode,
     ReplicaId, ResyncReason, Run, SentWrite, TreeListing, TreeRequest, Versions, Wanted, Welcome,
     WireError, WriteBack, WriteBackResult,
 };
 use crate::limits::{
     ASKED_MAX, INLINE_MAX, NAME_MAX, PIECE_MAX, PIECES_PER_FRAME, RULES_MAX, TOKEN_MAX, WORDS_MAX,
 };
-use crate::travel::may_travel;
 
 type Result<T, E = DecodeError> = std::result::Result<T, E>;
 
-/// Permission bits that travel: setuid and setgid stay home.
-const MODE_BITS: u32 = 0o1777;
-/// The longest target of a symbolic link.
-const TARGET_MAX: usize = 4095;
 /// The context of the hash that says what a batch is.
 const BATCH_CONTEXT: &[u8] = b"chronicle batch of writes 1\n";
 
@@ -43,7 +41,7 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, WireError> {
 
 pub(super) fn digest_of<'a>(writes: impl IntoIterator<Item = &'a Write>) -> ObjectId {
     let mut out = Encoder(BATCH_CONTEXT.to_vec());
-    writes.into_iter().for_each(|write| write_write(&mut out, write));
+    writes.into_iter().for_each(|write| encode_write(&mut out, write));
     ObjectId::of(&out.0)
 }
 
@@ -67,7 +65,7 @@ fn write_frame(out: &mut Encoder, frame: &Frame) {
         Frame::CatchupRequest(it) => typed(out, 9, |out| write_place_if_any(out, it.since)),
         Frame::FullResyncRequired(it) => typed(out, 10, |out| {
             out.byte(it.why as u8);
-            write_place(out, it.place);
+            encode_place(out, &it.place);
         }),
         Frame::TreeRequest(it) => typed(out, 11, |out| {
             out.int(it.paths.len() as u64);
@@ -110,7 +108,7 @@ fn read_frame(input: &mut Decoder<'_>) -> Result<Frame> {
         9 => Frame::CatchupRequest(CatchupRequest { since: read_place_if_any(input)? }),
         10 => {
             let why = one_of(input, &RESYNC_REASONS, "a resync has an unknown reason")?;
-            Frame::FullResyncRequired(FullResyncRequired { why, place: read_place(input)? })
+            Frame::FullResyncRequired(FullResyncRequired { why, place: decode_place(input)? })
         }
         11 => {
             let paths = many(input, ASKED_MAX, read_directory)?;
@@ -150,17 +148,6 @@ const REFUSED_CODES: [RefusedCode; 6] = [
     RefusedCode::Protocol,
     RefusedCode::Failed,
 ];
-const REJECTIONS: [Rejection; 8] = [
-    Rejection::Changed,
-    Rejection::Parent,
-    Rejection::NotEmpty,
-    Rejection::Group,
-    Rejection::Filtered,
-    Rejection::NotAllowed,
-    Rejection::Folded,
-    Rejection::Unknown,
-];
-
 /// The value that a byte stands for: its place in a list that only grows.
 fn one_of<T: Copy>(input: &mut Decoder<'_>, values: &[T], why: &'static str) -> Result<T> {
     values.get(usize::from(input.byte()?)).copied().ok_or(DecodeError::Malformed(why))
@@ -255,7 +242,7 @@ fn write_welcome(out: &mut Encoder, welcome: &Welcome) {
     out.fixed(&welcome.version.to_be_bytes());
     out.int(welcome.features);
     out.fixed(&welcome.workspace.0);
-    write_place(out, welcome.place);
+    encode_place(out, &welcome.place);
     out.byte(u8::from(welcome.may_write));
     out.byte(u8::from(welcome.folds_names));
     out.int(welcome.heartbeat_ms.into());
@@ -268,7 +255,7 @@ fn read_welcome(input: &mut Decoder<'_>) -> Result<Welcome> {
         version: fixed_u16(input)?,
         features: input.int()?,
         workspace: WorkspaceId(input.array()?),
-        place: read_place(input)?,
+        place: decode_place(input)?,
         may_write: flag(input)?,
         folds_names: flag(input)?,
         heartbeat_ms: input.int32()?,
@@ -290,71 +277,15 @@ fn read_refused(input: &mut Decoder<'_>) -> Result<Refused> {
     Ok(Refused { code, versions, words: text(input, WORDS_MAX)? })
 }
 
-fn write_place(out: &mut Encoder, place: Place) {
-    out.fixed(&place.epoch.0);
-    out.int(place.seq.0);
-}
-
-fn read_place(input: &mut Decoder<'_>) -> Result<Place> {
-    Ok(Place { epoch: Epoch(input.array()?), seq: Seq(input.int()?) })
-}
-
 fn write_place_if_any(out: &mut Encoder, place: Option<Place>) {
     out.byte(u8::from(place.is_some()));
     if let Some(place) = place {
-        write_place(out, place);
+        encode_place(out, &place);
     }
 }
 
 fn read_place_if_any(input: &mut Decoder<'_>) -> Result<Option<Place>> {
-    if flag(input)? { read_place(input).map(Some) } else { Ok(None) }
-}
-
-fn write_version(out: &mut Encoder, version: &Version) {
-    match version {
-        Version::Absent => out.byte(0),
-        Version::File { object, size, mode, mtime_ns } => {
-            out.byte(1);
-            out.fixed(&object.0);
-            out.int(*size);
-            out.int((*mode).into());
-            out.signed(*mtime_ns);
-        }
-        Version::Directory { mode } => {
-            out.byte(2);
-            out.int((*mode).into());
-        }
-        Version::Symlink { target } => {
-            out.byte(3);
-            out.bytes(target);
-        }
-    }
-}
-
-fn read_version(input: &mut Decoder<'_>) -> Result<Version> {
-    Ok(match input.byte()? {
-        0 => Version::Absent,
-        1 => {
-            let (object, size) = (read_object(input)?, input.int()?);
-            Version::File { object, size, mode: read_mode(input)?, mtime_ns: input.signed()? }
-        }
-        2 => Version::Directory { mode: read_mode(input)? },
-        3 => {
-            let target = bounded(input, TARGET_MAX)?;
-            if target.is_empty() || target.contains(&0) {
-                return Err(DecodeError::Malformed("a link has an impossible target"));
-            }
-            Version::Symlink { target }
-        }
-        _ => return Err(DecodeError::Malformed("a version has an unknown kind")),
-    })
-}
-
-fn read_mode(input: &mut Decoder<'_>) -> Result<u32> {
-    match input.int32()? {
-        mode if mode & !MODE_BITS == 0 => Ok(mode),
-        _ => Err(DecodeError::Malformed("permissions have bits that do not travel")),
-    }
+    if flag(input)? { decode_place(input).map(Some) } else { Ok(None) }
 }
 
 fn read_object(input: &mut Decoder<'_>) -> Result<ObjectId> {
@@ -363,18 +294,17 @@ fn read_object(input: &mut Decoder<'_>) -> Result<ObjectId> {
 
 /// A path that a peer may name.
 fn read_path(input: &mut Decoder<'_>) -> Result<WorkspacePath> {
-    let path = input.path()?;
-    if may_travel(&path) { Ok(path) } else { Err(DecodeError::Malformed("a path does not travel")) }
+    traveling(input.path()?)
+}
+
+fn traveling(path: WorkspacePath) -> Result<WorkspacePath> {
+    if stays_home(&path) { Err(DecodeError::Malformed("a path does not travel")) } else { Ok(path) }
 }
 
 /// The same, or the root.
 fn read_directory(input: &mut Decoder<'_>) -> Result<WorkspacePath> {
     let path = input.path()?;
-    if path.is_root() || may_travel(&path) {
-        Ok(path)
-    } else {
-        Err(DecodeError::Malformed("a path does not travel"))
-    }
+    if path.is_root() { Ok(path) } else { traveling(path) }
 }
 
 fn write_inline(out: &mut Encoder, inline: Option<&[u8]>) {
@@ -403,9 +333,7 @@ fn write_push(out: &mut Encoder, push: &Push) {
     out.byte(u8::from(push.last));
     out.int(push.items.len() as u64);
     for PushItem { item, inline } in &push.items {
-        out.bytes(item.path.as_bytes());
-        out.int(item.seq.0);
-        write_version(out, &item.version);
+        encode_item(out, item);
         write_inline(out, inline.as_deref());
     }
 }
@@ -418,30 +346,12 @@ fn read_push(input: &mut Decoder<'_>) -> Result<Push> {
     }
     let (part, last) = (input.int32()?, flag(input)?);
     let items = many(input, usize::MAX, |input| {
-        let (path, seq) = (read_path(input)?, Seq(input.int()?));
-        let version = read_version(input)?;
-        let inline = read_inline(input, &version)?;
-        Ok(PushItem { item: Item { path, seq, version }, inline })
+        let mut item = decode_item(input)?;
+        item.path = traveling(item.path)?;
+        let inline = read_inline(input, &item.version)?;
+        Ok(PushItem { item, inline })
     })?;
     Ok(Push { epoch, from, to, part, last, items })
-}
-
-fn write_write(out: &mut Encoder, write: &Write) {
-    out.bytes(write.path.as_bytes());
-    write_version(out, &write.base);
-    write_version(out, &write.after);
-    out.int(write.seen.0);
-    out.int(write.group.into());
-}
-
-fn read_write(input: &mut Decoder<'_>) -> Result<Write> {
-    Ok(Write {
-        path: read_path(input)?,
-        base: read_version(input)?,
-        after: read_version(input)?,
-        seen: Seq(input.int()?),
-        group: input.int32()?,
-    })
 }
 
 fn write_write_back(out: &mut Encoder, it: &WriteBack) {
@@ -451,7 +361,7 @@ fn write_write_back(out: &mut Encoder, it: &WriteBack) {
     out.byte(u8::from(it.last));
     out.int(it.writes.len() as u64);
     for SentWrite { write, inline } in &it.writes {
-        write_write(out, write);
+        encode_write(out, write);
         write_inline(out, inline.as_deref());
     }
 }
@@ -460,7 +370,8 @@ fn read_write_back(input: &mut Decoder<'_>) -> Result<WriteBack> {
     let (batch, digest) = (input.int()?, read_object(input)?);
     let (part, last) = (input.int32()?, flag(input)?);
     let writes = many(input, usize::MAX, |input| {
-        let write = read_write(input)?;
+        let mut write = decode_write(input)?;
+        write.path = traveling(write.path)?;
         let inline = read_inline(input, &write.after)?;
         Ok(SentWrite { write, inline })
     })?;
@@ -479,7 +390,7 @@ fn write_result(out: &mut Encoder, it: &WriteBackResult) {
         Outcome::Verdicts(verdicts) => {
             out.byte(1);
             out.int(verdicts.len() as u64);
-            verdicts.iter().for_each(|verdict| write_verdict(out, verdict));
+            verdicts.iter().for_each(|verdict| encode_verdict(out, verdict));
         }
     }
 }
@@ -488,62 +399,34 @@ fn read_result(input: &mut Decoder<'_>) -> Result<WriteBackResult> {
     let (batch, part, last) = (input.int()?, input.int32()?, flag(input)?);
     let outcome = match input.byte()? {
         0 => Outcome::Renumber(input.int()?),
-        1 => Outcome::Verdicts(many(input, usize::MAX, read_verdict)?),
+        1 => Outcome::Verdicts(many(input, usize::MAX, decode_verdict)?),
         _ => return Err(DecodeError::Malformed("a batch has an unknown outcome")),
     };
     Ok(WriteBackResult { batch, part, last, outcome })
 }
 
-fn write_verdict(out: &mut Encoder, verdict: &Verdict) {
-    match verdict {
-        Verdict::Accepted(seq) => {
-            out.byte(0);
-            out.int(seq.0);
-        }
-        Verdict::Rejected { reason, theirs, seq } => {
-            out.byte(1);
-            out.byte(*reason as u8);
-            write_version(out, theirs);
-            out.int(seq.0);
-        }
-    }
-}
-
-fn read_verdict(input: &mut Decoder<'_>) -> Result<Verdict> {
-    Ok(match input.byte()? {
-        0 => Verdict::Accepted(Seq(input.int()?)),
-        1 => Verdict::Rejected {
-            reason: one_of(input, &REJECTIONS, "a write is rejected for an unknown reason")?,
-            theirs: read_version(input)?,
-            seq: Seq(input.int()?),
-        },
-        _ => return Err(DecodeError::Malformed("a verdict is unknown")),
-    })
-}
-
 fn write_listing(out: &mut Encoder, it: &TreeListing) {
     out.bytes(it.path.as_bytes());
-    write_place(out, it.place);
+    encode_place(out, &it.place);
     out.int(it.part.into());
     out.byte(u8::from(it.last));
     out.byte(u8::from(it.found));
     out.int(it.entries.len() as u64);
     for entry in &it.entries {
         out.bytes(&entry.name);
-        out.int(entry.seq.0);
-        write_version(out, &entry.version);
-        if matches!(entry.version, Version::Directory { .. }) {
-            out.fixed(&entry.digest.unwrap_or_default());
+        entry.version.encode(out);
+        if entry.version.is_directory() {
+            out.fixed(&entry.below.unwrap_or_default());
         }
     }
 }
 
 fn read_listing(input: &mut Decoder<'_>) -> Result<TreeListing> {
-    let (path, place) = (read_directory(input)?, read_place(input)?);
+    let (path, place) = (read_directory(input)?, decode_place(input)?);
     let (part, last, found) = (input.int32()?, flag(input)?, flag(input)?);
     let mut before: Vec<u8> = Vec::new();
     let entries = many(input, usize::MAX, |input| {
-        let entry = read_listed(input, &path)?;
+        let entry = read_node(input, &path)?;
         if entry.name <= before {
             return Err(DecodeError::Malformed("a listing is not in order"));
         }
@@ -553,20 +436,20 @@ fn read_listing(input: &mut Decoder<'_>) -> Result<TreeListing> {
     Ok(TreeListing { path, place, part, last, found, entries })
 }
 
-fn read_listed(input: &mut Decoder<'_>, above: &WorkspacePath) -> Result<Listed> {
+fn read_node(input: &mut Decoder<'_>, above: &WorkspacePath) -> Result<Node> {
     const NO_NAME: DecodeError = DecodeError::Malformed("a listing has an impossible name");
     let name = bounded(input, NAME_MAX)?;
     let plain = !matches!(&name[..], b"" | b"." | b"..") && !name.contains(&b'/') && !name.contains(&0);
-    if !plain || !may_travel(&above.join(&name)) {
+    if !plain || stays_home(&above.join(&name)) {
         return Err(NO_NAME);
     }
-    let (seq, version) = (Seq(input.int()?), read_version(input)?);
-    let digest = match version {
+    let version = Version::decode(input)?;
+    let below = match version {
         Version::Absent => return Err(DecodeError::Malformed("a listing names what is not there")),
         Version::Directory { .. } => Some(input.array()?),
         Version::File { .. } | Version::Symlink { .. } => None,
     };
-    Ok(Listed { name, seq, version, digest })
+    Ok(Node { name, version, below })
 }
 
 fn write_wanted(out: &mut Encoder, wanted: &Wanted) {

@@ -8,7 +8,7 @@ mod framer;
 #[cfg(test)]
 mod tests;
 
-use chronicle_core::replica::{Item, Place, Verdict, Version, Write};
+use chronicle_core::replica::{Item, Node, Place, Verdict, Write};
 use chronicle_core::{DecodeError, Epoch, ObjectId, Piece, Seq, WorkspaceId, WorkspacePath};
 
 pub use codec::{decode, encode};
@@ -321,20 +321,7 @@ pub struct TreeListing {
     /// Whether there is such a directory.
     pub found: bool,
     /// What is in it, ordered by name over all parts.
-    pub entries: Vec<Listed>,
-}
-
-/// One name in a directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
-    /// The name.
-    pub name: Vec<u8>,
-    /// The record that put it there.
-    pub seq: Seq,
-    /// What stands there.
-    pub version: Version,
-    /// Of a directory: what everything below it is (`chronicle_core::replica`).
-    pub digest: Option<[u8; 32]>,
+    pub entries: Vec<Node>,
 }
 
 /// An object, and why it may be asked for.

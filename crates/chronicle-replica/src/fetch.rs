@@ -367,7 +367,7 @@ impl Large {
             }
             offset += u64::from(piece.length);
         }
-        open.iter().for_each(|stranger| drop(self.left.remove(stranger)));
+        self.left.retain(|piece| !open.contains(piece));
         runs
     }
 }

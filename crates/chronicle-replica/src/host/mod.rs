@@ -96,10 +96,11 @@ pub struct LogPart {
     /// Who has applied all parts is here. All parts of one push have the same.
     pub to: Place,
     /// What stands at each path that changed after `from` and up to `to`: now, which may be later than `to`. In the order
-    /// of paths, at most [`GATHERED`](crate::limits::GATHERED) bytes or one item, without what the filters keep out and
-    /// with the content of short files.
+    /// of paths, without what the filters keep out and with the content of short files. About
+    /// [`GATHERED`](crate::limits::GATHERED) bytes are best; more are sent in several frames.
     pub items: Vec<PushItem>,
-    /// Whether more paths follow; the next part begins after the last item's path.
+    /// Whether more paths follow up to the same `to`; the next part begins after the last item's path. Where a range of
+    /// records is read whole this is false, and what comes after `to` is asked for by itself.
     pub more: bool,
 }
 
@@ -205,8 +206,8 @@ pub enum Effect {
 /// Which part of the log to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadLog {
-    /// What changed after this; 0 is everything that stands.
-    pub from: Seq,
+    /// What changed after this, also what is absent since; none is everything that stands, for who has nothing.
+    pub from: Option<Seq>,
     /// Of a push that has begun: where it ends, and the path after which to go on.
     pub going_on: Option<(Place, WorkspacePath)>,
 }

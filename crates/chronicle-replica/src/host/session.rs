@@ -14,7 +14,7 @@ use crate::limits::{ASKED_MAX, GATHERED, Limits};
 use crate::serve::Serving;
 use crate::wire::{
     Ack, CatchupRequest, Direction, Fetch, FilterSet, Frame, FullResyncRequired, Goodbye, Heartbeat,
-    Push, Refused, RefusedCode, ResyncReason, Run, TreeListing, TreeRequest, Versions, Wanted,
+    Push, PushItem, Refused, RefusedCode, ResyncReason, Run, TreeListing, TreeRequest, Versions, Wanted,
     Welcome,
 };
 
@@ -50,8 +50,8 @@ pub(super) struct Live {
     pub(super) may_write: bool,
     filters: Arc<Filters>,
     acked: Option<Place>,
-    /// Everything up to here was sent, or need not be.
-    sent: Seq,
+    /// Everything up to here was sent, or need not be; none for who has nothing.
+    sent: Option<Seq>,
     /// A push of which not all parts were made.
     pushing: Option<Pushing>,
     window: VecDeque<Sent>,
@@ -69,7 +69,7 @@ pub(super) struct Live {
 
 #[derive(Debug)]
 struct Pushing {
-    from: Seq,
+    from: Option<Seq>,
     to: Place,
     part: u32,
     after: WorkspacePath,
@@ -269,7 +269,7 @@ impl Live {
             may_write,
             filters,
             acked: None,
-            sent: Seq(0),
+            sent: None,
             pushing: None,
             window: VecDeque::new(),
             offered: HashSet::new(),
@@ -291,9 +291,9 @@ impl Live {
         self.stale = self.reading;
         self.resync = None;
         match place {
-            None => self.sent = Seq(0),
+            None => self.sent = None,
             Some(place) if place.epoch == self.head.epoch && place.seq <= self.head.seq => {
-                self.sent = place.seq;
+                self.sent = Some(place.seq);
                 out.push(Effect::Progress(Some(place)));
             }
             // A replica that knows more than the log has is one of another life, whatever it calls it.
@@ -313,7 +313,7 @@ impl Live {
     /// Makes the next part of a push, if the replica has room for it.
     fn read_more(&mut self, limits: &Limits, out: &mut Vec<Effect>) {
         let room = self.window.len() < limits.push_parts && self.offered.len() < OFFERED_MAX;
-        let behind = self.pushing.is_some() || self.sent < self.head.seq;
+        let behind = self.pushing.is_some() || self.sent < Some(self.head.seq);
         if self.reading || self.resync.is_some() || !room || !behind {
             return;
         }
@@ -348,24 +348,32 @@ impl Live {
         }
     }
 
+    /// Sends what was read, in as many parts as it needs.
     fn push(&mut self, read: LogPart, out: &mut Vec<Effect>) -> Done {
         self.grew(read.to)?;
-        let (from, part) = self.pushing.take().map_or((self.sent, 0), |it| (it.from, it.part));
-        let (to, last) = (read.to, !read.more);
-        if let (true, Some(item)) = (read.more, read.items.last()) {
-            let after = item.item.path.clone();
-            self.pushing = Some(Pushing { from, to, part: part + 1, after });
-        } else {
-            self.sent = to.seq;
-        }
-        if part == 0 && last && to.seq <= from {
+        let (from, first) = self.pushing.take().map_or((self.sent, 0), |it| (it.from, it.part));
+        let (to, more) = (read.to, read.more && !read.items.is_empty());
+        if first == 0 && !more && Some(to.seq) <= from {
+            self.sent = Some(to.seq);
             return Ok(());
         }
+        let after = read.items.last().map(|item| item.item.path.clone());
         let objects = read.items.iter().filter(|item| item.inline.is_none());
         self.offered.extend(objects.filter_map(|item| object_of(&item.item.version)));
-        self.window.push_back(Sent { to: to.seq, part });
-        let push = Push { epoch: to.epoch, from, to: to.seq, part, last, items: read.items };
-        out.push(Effect::Send(Frame::Push(push)));
+        let mut part = first;
+        let mut runs = gather(read.items, item_length).into_iter().peekable();
+        while let Some(items) = runs.next() {
+            let last = !more && runs.peek().is_none();
+            self.window.push_back(Sent { to: to.seq, part });
+            let from = from.unwrap_or(Seq(0));
+            let push = Push { epoch: to.epoch, from, to: to.seq, part, last, items };
+            out.push(Effect::Send(Frame::Push(push)));
+            part += 1;
+        }
+        match after.filter(|_| more) {
+            Some(after) => self.pushing = Some(Pushing { from, to, part, after }),
+            None => self.sent = Some(to.seq),
+        }
         Ok(())
     }
 
@@ -378,7 +386,7 @@ impl Live {
             }
             if self.resync.is_some_and(|told| told.is_some()) && place.epoch == self.head.epoch {
                 self.resync = None;
-                self.sent = place.seq;
+                self.sent = Some(place.seq);
             }
         }
         let up_to = ack.up_to.map_or(Seq(0), |place| place.seq);
@@ -398,7 +406,7 @@ impl Live {
             return Err(fault("an acknowledgement is of another life of the log"));
         }
         let told = self.resync.flatten().unwrap_or(Seq(0));
-        let pushed = self.window.iter().map(|sent| sent.to).max().unwrap_or(Seq(0)).max(self.sent);
+        let pushed = self.window.iter().map(|sent| sent.to).max().max(self.sent).unwrap_or(Seq(0));
         if place.seq > told.max(pushed) {
             return Err(fault(format!("record {} was acknowledged and never sent", place.seq.0)));
         }
@@ -406,7 +414,7 @@ impl Live {
     }
 
     fn catch_up(&mut self, since: Option<Place>, out: &mut Vec<Effect>) {
-        let seq = since.map_or(Seq(0), |place| place.seq);
+        let seq = since.map(|place| place.seq);
         let epoch = since.is_none_or(|place| place.epoch == self.head.epoch);
         let begun = self.pushing.is_some() || !self.window.is_empty();
         // Already reading just that; beginning again would never end where reading takes long.
@@ -496,6 +504,11 @@ pub(super) fn gather<T>(things: Vec<T>, length: impl Fn(&T) -> usize) -> Vec<Vec
         }
     }
     runs
+}
+
+fn item_length(item: &PushItem) -> usize {
+    let inline = item.inline.as_ref().map_or(0, Vec::len);
+    96 + item.item.path.as_bytes().len() + target_length(&item.item.version) + inline
 }
 
 /// The bytes of a link's target.

@@ -123,6 +123,8 @@ pub enum Event {
         /// Rules for what is written back.
         write_back_rules: Vec<u8>,
     },
+    /// Compare trees: what is here may not be what was pushed, because filters changed while there was no link.
+    Resync,
     /// End it: the process is about to stop.
     Stop,
 }
@@ -236,4 +238,6 @@ pub struct ApplyPush {
     pub shown: Seq,
     /// Where the replica is once this is durable; `None` if it stays where it is, because more belongs to it.
     pub advance: Option<Place>,
+    /// It is all that differs, found by comparing trees: what was remembered of the host's versions before is void.
+    pub resync: bool,
 }

@@ -14,6 +14,9 @@ use crate::wire::{Ack, CatchupRequest, Frame, Push, PushItem};
 /// How often it is asked again before the link is given up.
 const TRIES: u32 = 3;
 
+/// Items that may wait here, however many frames they came in.
+const QUEUED_MAX: usize = 1 << 20;
+
 /// Items whose contents are being brought here.
 #[derive(Debug)]
 pub(super) struct Pulling {
@@ -29,8 +32,10 @@ pub(super) struct Pulled {
     pub(super) shown: Seq,
     /// Where the replica is once this is durable, if that is all of a push.
     pub(super) advance: Option<Place>,
-    /// How many parts of its push are durable then.
+    /// How many parts of the push after that are durable then.
     pub(super) parts: u32,
+    /// It is all that differs, found by comparing trees.
+    pub(super) resync: bool,
 }
 
 #[derive(Debug)]
@@ -59,7 +64,8 @@ impl SandboxSession {
             out.push(Effect::Send(Frame::Ack(Ack { up_to: self.begin.place, parts: 0 })));
             return Ok(());
         }
-        if live.queue.len() > 2 * self.limits.push_parts + 2 {
+        live.queued += push.items.len();
+        if live.queue.len() > 2 * self.limits.push_parts + 2 && live.queued > QUEUED_MAX {
             return Err(fault("the host pushes more than it may before it is acknowledged"));
         }
         live.queue.push_back(push);
@@ -82,7 +88,7 @@ impl SandboxSession {
 
     /// Asks for everything after what is durable here.
     pub(super) fn ask_to_catch_up(&self, live: &mut Live, out: &mut Vec<Effect>) {
-        live.queue.clear();
+        live.clear_queue();
         live.pulling = None;
         live.parts = None;
         out.push(Effect::Send(Frame::CatchupRequest(CatchupRequest { since: self.begin.place })));
@@ -93,8 +99,8 @@ impl SandboxSession {
         self.fetch_on(live, now, out)?;
         while live.pulling.is_none() && self.applying.is_none() {
             let Some(push) = live.queue.pop_front() else { break };
+            live.queued -= push.items.len();
             live.progress = now;
-            live.tries = 0;
             self.begin_push(live, push, now, out)?;
         }
         self.apply_if_ready(live, out);
@@ -121,8 +127,11 @@ impl SandboxSession {
             _ => return self.gap(live, out),
         }
         live.parts = (!push.last).then_some(Parts { next: push.part + 1, ..whole });
-        let advance = push.last.then_some(Place { epoch: push.epoch, seq: push.to });
-        let pulled = Pulled { items: push.items, shown: push.to, advance, parts: push.part + 1 };
+        // Who has nothing is somewhere with the first part: what went meanwhile must be told when it begins again.
+        let seq = if push.last { Some(push.to) } else { here.is_none().then_some(Seq(0)) };
+        let advance = seq.map(|seq| Place { epoch: push.epoch, seq });
+        let parts = if push.last { 0 } else { push.part + 1 };
+        let pulled = Pulled { items: push.items, shown: push.to, advance, parts, resync: false };
         self.begin_items(live, pulled, now, out)
     }
 
@@ -158,10 +167,10 @@ impl SandboxSession {
             return;
         }
         let ready = live.pulling.take_if(|pulling| matches!(pulling.stage, Stage::Ready));
-        let Some(Pulling { pulled: Pulled { items, shown, advance, parts }, .. }) = ready else { return };
+        let Some(Pulling { pulled: Pulled { items, shown, advance, parts, resync }, .. }) = ready else { return };
         let id = self.id();
         self.applying = Some(Applying { id, advance, parts });
-        out.push(Effect::ApplyPush(ApplyPush { id, items, shown, advance }));
+        out.push(Effect::ApplyPush(ApplyPush { id, items, shown, advance, resync }));
     }
 
     /// Something is durable: now, and only now, the host may know.
@@ -179,8 +188,7 @@ impl SandboxSession {
         }
         live.resync = None;
         if up_to.is_none_or(|place| place.epoch == live.host.epoch) {
-            let parts = if applying.advance.is_some() { 0 } else { applying.parts };
-            out.push(Effect::Send(Frame::Ack(Ack { up_to, parts })));
+            out.push(Effect::Send(Frame::Ack(Ack { up_to, parts: applying.parts })));
         }
     }
 
@@ -190,7 +198,7 @@ impl SandboxSession {
             return;
         }
         let Some(live) = self.live_mut() else { return };
-        live.queue.clear();
+        live.clear_queue();
         (live.pulling, live.parts, live.progress) = (None, None, now);
         if live.resync.is_some() {
             let place = live.host;
@@ -344,6 +352,11 @@ impl SandboxSession {
 }
 
 impl Live {
+    pub(super) fn clear_queue(&mut self) {
+        self.queue.clear();
+        self.queued = 0;
+    }
+
     fn fetcher(&mut self) -> Option<&mut Fetcher> {
         match &mut self.pulling.as_mut()?.stage {
             Stage::Fetching(fetcher, _) => Some(fetcher),

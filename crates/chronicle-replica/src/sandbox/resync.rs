@@ -1,13 +1,13 @@
 //! Comparing trees with the host, from the top down: only directories that differ are asked for.
 //!
-//! What differs is applied like a push. The host may change meanwhile: each directory is told as it is at the first
+//! What differs is applied like a push, at once. The host may change meanwhile: each directory is told as it is at the first
 //! answer's moment or later, and that moment is where the replica is afterwards, so that whatever changed since comes
 //! by an ordinary push.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use chronicle_core::{Seq, WorkspacePath};
+use chronicle_core::WorkspacePath;
 use chronicle_core::replica::{Item, Node, Place};
 
 use super::Effect;
@@ -18,8 +18,6 @@ use crate::wire::{Frame, PushItem, TreeListing, TreeRequest};
 
 /// Directories that may be on their way at once.
 const WINDOW: usize = 64;
-/// Items that are gathered before they are applied.
-const TOGETHER: usize = 4096;
 
 /// A comparison under way.
 #[derive(Debug)]
@@ -75,7 +73,7 @@ impl Live {
         }
         self.host.seq = self.host.seq.max(place.seq);
         if self.resync.as_ref().is_none_or(|resync| resync.over) {
-            self.queue.clear();
+            self.clear_queue();
             (self.pulling, self.parts) = (None, None);
             self.resync = Some(Box::new(Resync::new()));
             self.progress = now;
@@ -138,16 +136,11 @@ impl SandboxSession {
             out.push(Effect::CompareTree { id, path, shown: place.seq, entries });
         }
         ask(resync, out);
-        let (compared, place) = (resync.is_compared(), resync.place);
-        if compared && place.is_some() {
-            resync.over = true;
-        } else if resync.items.len() < TOGETHER || !resync.comparing.is_empty() {
-            return Ok(());
-        }
-        let advance = place.filter(|_| resync.over);
+        let Some(place) = resync.place.filter(|_| resync.is_compared()) else { return Ok(()) };
+        resync.over = true;
         let items = std::mem::take(&mut resync.items);
-        let shown = place.map_or(Seq(0), |place| place.seq);
-        self.begin_items(live, Pulled { items, shown, advance, parts: 0 }, now, out)?;
+        let (shown, advance) = (place.seq, Some(place));
+        self.begin_items(live, Pulled { items, shown, advance, parts: 0, resync: true }, now, out)?;
         self.go_on_pulling(live, now, out)
     }
 }

@@ -57,7 +57,7 @@ enum Phase {
 pub(super) struct Applying {
     pub(super) id: u64,
     pub(super) advance: Option<Place>,
-    /// Of a part of a push: how many parts are durable then.
+    /// How many parts of the push after that are durable then.
     pub(super) parts: u32,
 }
 
@@ -80,6 +80,8 @@ pub(super) struct Live {
     pub(super) fetches: usize,
     pub(super) batch_writes: usize,
     pub(super) queue: VecDeque<Push>,
+    /// Items in it.
+    pub(super) queued: usize,
     pub(super) pulling: Option<Pulling>,
     /// The push of which parts were taken, and which part comes next.
     pub(super) parts: Option<Parts>,
@@ -181,6 +183,9 @@ impl SandboxSession {
             Event::FiltersChanged { push_rules, write_back_rules } => {
                 (self.begin.push_rules, self.begin.write_back_rules) = (push_rules, write_back_rules);
                 self.with_live(now, &mut out, |session, live, out| session.filters_changed(live, now, out));
+            }
+            Event::Resync => {
+                self.with_live(now, &mut out, |_, live, _| live.begin_resync(live.host, now));
             }
             Event::Applied { id } => self.applied(id, now, &mut out),
             Event::NotApplied { id, .. } => self.not_applied(id, now),
@@ -483,6 +488,7 @@ impl Live {
             fetches: fetches.min(limits.fetches),
             batch_writes: batch_writes.min(limits.batch_writes).max(1),
             queue: VecDeque::new(),
+            queued: 0,
             pulling: None,
             parts: None,
             progress: now,

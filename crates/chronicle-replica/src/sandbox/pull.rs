@@ -179,6 +179,8 @@ impl SandboxSession {
         if applying.advance.is_some() {
             self.begin.place = applying.advance;
         }
+        // Local work was recorded before it.
+        self.dirty = true;
         let up_to = self.begin.place;
         let Some(live) = self.live_mut() else { return };
         live.progress = now;

@@ -243,6 +243,11 @@ impl Replica {
             let seq = match verdict {
                 Verdict::Accepted(seq) | Verdict::Rejected { seq, .. } => *seq,
             };
+            // Where a push was put over the write, or the host was never heard of again, that is what it shows.
+            let mine_stands = disk::at(&self.store.known, &write.path).same_value(&write.after);
+            if !mine_stands && !items.contains_key(&write.path) {
+                continue;
+            }
             if let Some(version) = host_shows(verdict, &write.after, items.get(&write.path)) {
                 let path = write.path.clone();
                 let seq = items.get(&path).map_or(seq, |left| left.seq.max(seq));

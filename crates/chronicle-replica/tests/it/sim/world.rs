@@ -60,6 +60,7 @@ struct Link {
     /// When the last frame each way arrives.
     up: Duration,
     down: Duration,
+    timer: Duration,
 }
 
 /// A sandbox with its process, if it runs.
@@ -70,6 +71,7 @@ struct Box_ {
     link: Option<usize>,
     cut: bool,
     births: u8,
+    timer: Duration,
 }
 
 pub struct World {
@@ -121,6 +123,7 @@ impl World {
             link: None,
             cut: false,
             births: 0,
+            timer: Duration::ZERO,
         });
         let mut world = Self {
             now: Duration::ZERO,
@@ -261,20 +264,33 @@ impl World {
             }
             Due::Restore => self.restore(),
             Due::Rebirth(who) => self.rebirth(who),
-            Due::ClockJump => self.skew += Duration::from_secs(3600),
+            Due::ClockJump => self.wake_from_sleep(),
             Due::ToHost(link, bytes) => self.to_host(link, &bytes),
             Due::ToSandbox(link, bytes) => self.to_sandbox(link, &bytes),
             Due::LinkDown(link, at_host) => self.link_down(link, at_host),
             Due::Connect(who, life) => self.connect(who, life),
             Due::HostWork(link, life, effect) => self.host_work(link, life, *effect),
             Due::SandboxWork(who, life, effect) => self.sandbox_work(who, life, *effect),
-            Due::HostTick(link, _) => self.host_event(link, host::Event::Tick),
-            Due::SandboxTick(who, life, _) => {
-                if self.boxes[who].life == life {
+            Due::HostTick(link, time) => {
+                if self.links.get(&link).is_some_and(|link| link.timer == time) {
+                    self.host_event(link, host::Event::Tick);
+                }
+            }
+            Due::SandboxTick(who, life, time) => {
+                if self.boxes[who].life == life && self.boxes[who].timer == time {
                     self.sandbox_event(who, sandbox::Event::Tick);
                 }
             }
         }
+    }
+
+    /// An hour goes by while everybody sleeps.
+    fn wake_from_sleep(&mut self) {
+        self.tell(|| "everybody sleeps for an hour".to_owned());
+        self.skew += Duration::from_secs(3600);
+        let links: Vec<_> = self.links.keys().copied().collect();
+        links.into_iter().for_each(|link| self.host_event(link, host::Event::Tick));
+        (0..self.boxes.len()).for_each(|who| self.sandbox_event(who, sandbox::Event::Tick));
     }
 
     // --- people ------------------------------------------------------------------------------
@@ -409,7 +425,7 @@ impl World {
         }
         self.next_link += 1;
         let host_end = Some(HostSession::new(self.limits.clone()));
-        let link = Link { sandbox: who, host_end, sandbox_end: true, up: self.now, down: self.now };
+        let link = Link { sandbox: who, host_end, sandbox_end: true, up: self.now, down: self.now, timer: Duration::ZERO };
         self.links.insert(self.next_link, link);
         self.boxes[who].link = Some(self.next_link);
         let number = self.next_link;
@@ -514,6 +530,9 @@ impl World {
                 host::Effect::Send(frame) => self.send(link, &frame, false),
                 host::Effect::SetTimer(time) => {
                     let time = time.saturating_sub(self.skew).max(self.now);
+                    if let Some(there) = self.links.get_mut(&link) {
+                        there.timer = time;
+                    }
                     self.at(time, Due::HostTick(link, time));
                 }
                 host::Effect::Close(words) => {
@@ -570,6 +589,7 @@ impl World {
                 }
                 sandbox::Effect::SetTimer(time) => {
                     let time = time.saturating_sub(self.skew).max(self.now);
+                    self.boxes[who].timer = time;
                     self.at(time, Due::SandboxTick(who, life, time));
                 }
                 sandbox::Effect::ApplyPush(push) if self.mutation == Mutation::AckBeforeDurable => {
@@ -664,7 +684,9 @@ fn work<N: Clone>(
     let contents = |object: &ObjectId| store.content(object).cloned();
     let before = store.disk.live.clone();
     let edit = edits::edit(&before, &contents, serial, dice);
-    edit.contents.into_iter().for_each(|content| drop(store.keep(content)));
+    for content in edit.contents {
+        store.keep(content);
+    }
     for (path, version) in &edit.puts {
         store.disk.put(path, version, true);
     }

@@ -30,7 +30,7 @@ pub struct Want {
 }
 
 /// What a fetch wants done.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Send this.
     Send(Frame),

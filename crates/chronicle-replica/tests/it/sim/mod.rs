@@ -67,9 +67,9 @@ fn worlds_come_to_rest_and_lose_nothing() {
 #[test]
 fn the_same_seed_is_the_same_world() {
     for seed in 1..=50 {
-        let one = World::new(seed, Mutation::None, false).run();
-        let two = World::new(seed, Mutation::None, true).run();
-        assert_eq!(one.ok(), two.ok(), "seed {seed}");
+        let one = World::new(seed, Mutation::None, false).run().unwrap();
+        let two = World::new(seed, Mutation::None, true).run().unwrap();
+        assert_eq!(one, two, "seed {seed}");
     }
 }
 
@@ -93,4 +93,22 @@ fn forgotten_batches_are_noticed() {
 #[test]
 fn values_that_are_not_compared_are_noticed() {
     check_found(Mutation::IgnoreBase);
+}
+
+/// A simulation in which nothing happens proves nothing.
+#[test]
+fn worlds_meet_everything_that_can_happen() {
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 1..=400 {
+        let mut world = World::new(seed, Mutation::None, false);
+        world.run().unwrap();
+        seen.append(&mut world.seen);
+    }
+    let expected = [
+        "acceptance", "anything else", "catch-up", "content", "goodbye", "later part of a push", "listing",
+        "rejection", "renumber", "resync of another life", "resync of who is too old",
+    ];
+    for what in expected {
+        assert!(seen.contains(what), "no world has seen: {what}; only {seen:?}");
+    }
 }

@@ -100,18 +100,4 @@ impl Oracle {
             }
         }
     }
-
-    /// An accepted write is in the host's log.
-    pub fn check_accepted(&mut self, rows: &[Row], write: &Write, verdict: &Verdict) {
-        let Verdict::Accepted(seq) = verdict else { return };
-        let row = rows.iter().find(|row| row.seq == *seq);
-        let stands = row.is_some_and(|row| {
-            row.changes.iter().any(|change| {
-                change.path == write.path && change.after.as_ref().is_some_and(|after| after.same_value(&write.after))
-            })
-        });
-        if seq.0 > 0 && !stands {
-            self.wrong.push(format!("{} was accepted by record {} and is not in it", write.path, seq.0));
-        }
-    }
 }

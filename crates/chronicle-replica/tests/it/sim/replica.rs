@@ -73,6 +73,11 @@ impl Replica {
         }
     }
 
+    /// Every write that the host has not answered.
+    pub fn unanswered(&self) -> Vec<Write> {
+        self.pending(self.store.durable.mark)
+    }
+
     /// What replication sees of the tree.
     pub fn visible(&self) -> Tree {
         let filter = &self.filters.push;
@@ -237,7 +242,6 @@ impl Replica {
         for (write, verdict) in writes.iter().zip(verdicts) {
             if let Verdict::Rejected { theirs, .. } = verdict {
                 kept.conflicts.push(Conflict { write: write.clone() });
-                oracle.rejected(self.number, write);
                 merges.extend(theirs.as_ref().and_then(|theirs| self.merged(write, theirs)));
             }
             let seq = match verdict {
@@ -259,6 +263,8 @@ impl Replica {
             }
         }
         self.put(&items, up_to, kept, fuse)?;
+        let lost = writes.iter().zip(verdicts).filter(|(_, verdict)| matches!(verdict, Verdict::Rejected { .. }));
+        lost.for_each(|(write, _)| oracle.rejected(self.number, write));
         for (path, theirs, merged) in merges {
             self.write_merge(&path, &theirs, merged, oracle);
         }

@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronicle_core::replica::Version;
+use chronicle_core::replica::{Verdict, Version};
 use chronicle_core::{Epoch, ObjectId, Seq, WorkspacePath};
 use chronicle_replica::filter::{DirectionalFilter, Filters};
-use chronicle_replica::wire::{Frame, decode, encode};
+use chronicle_replica::wire::{Frame, Outcome, ResyncReason, decode, encode};
 use chronicle_replica::{HostSession, Limits, SandboxSession, host, sandbox};
 use chronicle_testing::dice::Dice;
 
@@ -40,6 +40,8 @@ enum Due {
     Prune,
     Restore,
     Rebirth(usize),
+    Freeze(usize),
+    Thaw(usize),
     ClockJump,
     ToHost(usize, Vec<u8>),
     ToSandbox(usize, Vec<u8>),
@@ -54,6 +56,7 @@ enum Due {
 /// A connection between a sandbox and the host.
 struct Link {
     sandbox: usize,
+    births: u8,
     /// Whether each side still has it.
     host_end: Option<HostSession>,
     sandbox_end: bool,
@@ -72,6 +75,8 @@ struct Box_ {
     cut: bool,
     births: u8,
     timer: Duration,
+    /// A copy of the whole machine, by the end of its log.
+    frozen: Option<(Seq, super::replica::Kept)>,
 }
 
 pub struct World {
@@ -94,6 +99,8 @@ pub struct World {
     faults: usize,
     trace: Option<String>,
     pub steps: usize,
+    /// What has happened here at all.
+    pub seen: std::collections::BTreeSet<&'static str>,
 }
 
 impl World {
@@ -124,6 +131,7 @@ impl World {
             cut: false,
             births: 0,
             timer: Duration::ZERO,
+            frozen: None,
         });
         let mut world = Self {
             now: Duration::ZERO,
@@ -144,6 +152,7 @@ impl World {
             faults: *dice.pick(&[0, 2, 5, 10]),
             trace: traced.then(String::new),
             steps: 0,
+            seen: std::collections::BTreeSet::new(),
             dice,
         };
         world.plan();
@@ -175,6 +184,11 @@ impl World {
                 self.at_random(Due::Partition(who), TROUBLE);
             }
             let rare = [(Due::Prune, 30), (Due::Restore, 8), (Due::Rebirth(self.dice.below(everybody)), 10), (Due::ClockJump, 15)];
+            if self.dice.chance(15) {
+                let who = self.dice.below(everybody);
+                self.at_random(Due::Freeze(who), TROUBLE);
+                self.at_random(Due::Thaw(who), TROUBLE);
+            }
             for (due, percent) in rare {
                 if self.dice.chance(percent) {
                     self.at_random(due, TROUBLE);
@@ -264,6 +278,11 @@ impl World {
             }
             Due::Restore => self.restore(),
             Due::Rebirth(who) => self.rebirth(who),
+            Due::Freeze(who) => {
+                let store = &self.boxes[who].replica.store;
+                self.boxes[who].frozen = Some((store.head(), store.durable.clone()));
+            }
+            Due::Thaw(who) => self.thaw(who),
             Due::ClockJump => self.wake_from_sleep(),
             Due::ToHost(link, bytes) => self.to_host(link, &bytes),
             Due::ToSandbox(link, bytes) => self.to_sandbox(link, &bytes),
@@ -409,8 +428,26 @@ impl World {
         self.tell(|| format!("sandbox {who} is born again"));
         let one = &mut self.boxes[who];
         one.births += 1;
+        one.frozen = None;
         one.replica = Replica::new(who, one.births, one.replica.filters.clone());
         self.oracle.reborn(who);
+    }
+
+    /// A machine goes on from a copy of before: what it wrote after that never was, for it.
+    fn thaw(&mut self, who: usize) {
+        let Some((at, kept)) = self.boxes[who].frozen.take() else { return };
+        self.crash(Some(who));
+        self.tell(|| format!("sandbox {who} goes on from a copy of before"));
+        let one = &mut self.boxes[who];
+        one.births += 1;
+        one.replica.store.open();
+        let epoch = one.replica.store.epoch;
+        one.replica.store = one.replica.store.restored(at, epoch, kept);
+        self.oracle.reborn(who);
+        // What it has not sent yet, or sent and forgot, it means again.
+        for write in one.replica.unanswered() {
+            self.oracle.made(&write.path, &write.after);
+        }
     }
 
     // --- links -------------------------------------------------------------------------------
@@ -425,7 +462,8 @@ impl World {
         }
         self.next_link += 1;
         let host_end = Some(HostSession::new(self.limits.clone()));
-        let link = Link { sandbox: who, host_end, sandbox_end: true, up: self.now, down: self.now, timer: Duration::ZERO };
+        let births = self.boxes[who].births;
+        let link = Link { sandbox: who, births, host_end, sandbox_end: true, up: self.now, down: self.now, timer: Duration::ZERO };
         self.links.insert(self.next_link, link);
         self.boxes[who].link = Some(self.next_link);
         let number = self.next_link;
@@ -437,6 +475,7 @@ impl World {
     fn send(&mut self, link: usize, frame: &Frame, up: bool) {
         let Some(who) = self.links.get(&link).map(|link| link.sandbox) else { return };
         self.tell(|| format!("sandbox {who} {} {}", if up { "->" } else { "<-" }, brief(frame)));
+        self.seen.insert(kind(frame));
         let faulty = self.in_trouble();
         if self.boxes[who].cut || faulty && self.dice.chance(self.faults / 2) {
             return self.tell(|| "        lost".to_owned());
@@ -462,6 +501,7 @@ impl World {
         let frame = decode(bytes).expect("what was encoded decodes");
         if let (Frame::Ack(ack), Some(there)) = (&frame, self.links.get(&link))
             && let Some(place) = ack.up_to
+            && there.births == self.boxes[there.sandbox].births
         {
             self.oracle.acked(there.sandbox, place);
         }
@@ -660,6 +700,28 @@ fn held(replica: &Replica) -> Vec<WorkspacePath> {
 
 fn name(who: Option<usize>) -> String {
     who.map_or("host".to_owned(), |who| format!("sandbox {who}"))
+}
+
+fn kind(frame: &Frame) -> &'static str {
+    match frame {
+        Frame::Push(push) if push.part > 0 => "later part of a push",
+        Frame::WriteBackResult(result) => match &result.outcome {
+            Outcome::Renumber(_) => "renumber",
+            Outcome::Verdicts(verdicts) if verdicts.iter().any(|it| matches!(it, Verdict::Rejected { .. })) => "rejection",
+            Outcome::Verdicts(_) => "acceptance",
+        },
+        Frame::FullResyncRequired(required) => match required.why {
+            ResyncReason::TooOld => "resync of who is too old",
+            ResyncReason::Epoch => "resync of another life",
+            ResyncReason::Filters => "resync for filters",
+        },
+        Frame::CatchupRequest(_) => "catch-up",
+        Frame::TreeListing(_) => "listing",
+        Frame::Content(_) => "content",
+        Frame::Missing(_) => "missing",
+        Frame::Goodbye(_) => "goodbye",
+        _ => "anything else",
+    }
 }
 
 fn brief(frame: &Frame) -> String {

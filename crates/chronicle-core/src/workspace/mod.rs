@@ -39,6 +39,9 @@ mod past;
 mod prune;
 mod purge;
 mod receive;
+mod replica_host;
+mod replica_side;
+mod replica_types;
 mod repository_rule;
 mod resolve;
 mod rewind;
@@ -85,6 +88,11 @@ pub use mount_place::MountPlace;
 pub use mounted::{Deed, FoldReport, MountLog, SavedAs};
 pub use purge::HistorySize;
 pub use receive::Arrival;
+pub use replica_host::HashedTree;
+pub use replica_types::{
+    Answer, Answered, Conflict, HostPlace, JournalBatch, PushChanges, PushLimits, PushReport,
+    ReplicaNews, ReplicaRow, ReplicaState, Resolution, WriteBack,
+};
 pub use rewind::{GitChoice, RewindKind, RewindRequest};
 pub use turns::{RunTicket, TurnRequest};
 pub use verify::VerifyRequest;

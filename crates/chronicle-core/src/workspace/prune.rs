@@ -103,6 +103,7 @@ impl Workspace {
             }
         }
         protected.pins.extend(self.isolated_starts()?);
+        protected.whole.extend(self.needed_for_replication()?);
         for kind in [Open::Intent, Open::Turn, Open::Transaction] {
             protected.whole.extend(self.catalog.open_things(kind)?.iter().map(|(_, seq)| *seq));
         }

@@ -18,7 +18,7 @@ use crate::known::{Known, Part};
 use crate::look::Candidate;
 use crate::objects::Objects;
 use crate::path::WorkspacePath;
-use crate::replica::{Owner, Stand, Standing, Step, Version};
+use crate::replica::{Owner, Stand, Standing, Step, Version, stays_home};
 use crate::secret::{Class, SecretRules};
 use crate::store::{ContentStorage, Piece, Row, StoreLock};
 
@@ -158,7 +158,7 @@ impl Workspace {
         &mut self,
         paths: impl Iterator<Item = &'p WorkspacePath>,
     ) -> Result<bool> {
-        let stale = self.stale(paths)?;
+        let stale = self.stale(paths.filter(|path| !stays_home(path)))?;
         if stale.is_empty() {
             return Ok(false);
         }
@@ -272,6 +272,23 @@ impl Workspace {
         Ok(Put { batch, own, others, unexpected })
     }
 
+    /// A directory in which names came or went is still the one that is known, with another time.
+    fn with_present_names(&self, path: &WorkspacePath, mut known: Known) -> Result<Known> {
+        if !matches!(known.entry, Entry::Directory(_)) {
+            return Ok(known);
+        }
+        let (stat, part) = (self.stat(path)?, known.part);
+        let was = Some(known.clone());
+        let candidate = Candidate { path: path.clone(), stat, was, part, filtered: false };
+        if is_same_directory(&candidate)
+            && let (Some(stat), Entry::Directory(meta)) = (candidate.stat, &mut known.entry)
+        {
+            meta.mtime_ns = stat.signature.mtime_ns;
+            known.signature = Some(stat.signature);
+        }
+        Ok(known)
+    }
+
     fn step_tasks(&self, steps: &[Step]) -> Result<(Vec<Task>, Vec<(WorkspacePath, Entry)>)> {
         let cache = KnownCache::new(&self.catalog)?;
         let root = self.roots.workspace().handle()?;
@@ -289,6 +306,7 @@ impl Workspace {
                 racy: false,
                 part: Part::Ordinary,
             });
+            let now = self.with_present_names(path, now)?;
             let then = put.entry(&now.entry, owner, self.now());
             goals.push((path.clone(), then.clone()));
             tasks.push(Task { path: path.clone(), now, then, aside: false });

@@ -27,7 +27,7 @@ impl Clock for Ahead {
 /// Keeps as little as can be.
 const LITTLE: Policy = Policy {
     max_age_days: Some(1),
-    max_snapshots: None,
+    max_snapshots: Some(1),
     min_age_hours: 0,
     turns: 0,
     hours: 0,
@@ -442,6 +442,7 @@ fn a_replica_of_what_was_pruned_must_resync_and_then_goes_on() {
     world.replicas[0].write("mine", "mine\n");
     world.replicas[0].workspace.settle().unwrap();
     for number in 0..5 {
+        world.host.workspace.set_clock(Box::new(Ahead(number)));
         world.host.write("a", &format!("{number}\n"));
         world.host.workspace.settle().unwrap();
     }
@@ -508,9 +509,11 @@ fn what_a_conflict_needs_outlives_prune_and_collection() {
     world.replicas[0].write("a", "mine\n");
     world.send_all(0);
     world.settle();
-    world.replicas[0].write("other", "x\n");
-    world.settle();
-    world.replicas[0].workspace.set_clock(Box::new(Ahead(5)));
+    for days in 1..6 {
+        world.replicas[0].workspace.set_clock(Box::new(Ahead(days)));
+        world.replicas[0].write("other", &format!("{days}\n"));
+        world.settle();
+    }
     let pruned = world.replicas[0].workspace.prune(&LITTLE, "test", false).unwrap();
     assert!(pruned.dropped_records > 0, "nothing was pruned");
     let home = Home::at(&world._scratch.path().join("replica0.home"));

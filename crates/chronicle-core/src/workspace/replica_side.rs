@@ -168,10 +168,11 @@ impl Workspace {
     }
 
     fn push(&mut self, mut push: Push<'_>) -> Result<PushReport> {
-        let left = self.left_alone()?;
         let named: BTreeSet<_> = push.items.iter().map(|item| item.path.clone()).collect();
-        let again = left.into_iter().filter(|item| !named.contains(&item.path));
-        push.items.extend(again);
+        if !self.is_of_another_life(push.to)? {
+            let again = self.left_alone()?.into_iter();
+            push.items.extend(again.filter(|item| !named.contains(&item.path)));
+        }
         let mut tries = 0;
         loop {
             self.record_touched(push.items.iter().map(|item| &item.path))?;
@@ -186,8 +187,8 @@ impl Workspace {
         let mut side = self.must_be_replica()?;
         let pending = self.pending_writes(&side)?;
         let supply = Supply { given: push.contents, own: self.objects()? };
-        let shown = push.to.or(side.state.applied).map_or(Seq(0), |place| place.seq);
         let tree = OwnTree::new(self)?;
+        let shown = push.to.map_or(Seq(0), |to| to.seq);
         let mut received = receive(&tree, &pending, &push.items, shown, push.folds);
         tree.check()?;
         let mut report = PushReport::default();
@@ -226,11 +227,8 @@ impl Workspace {
                 Some(object) if !supply.exists(&object)? => Some(object),
                 _ => None,
             };
-            let is_new = push.to.is_some_and(|to| {
-                push.items.iter().any(|item| item.path == step.path && item.seq <= to.seq)
-            });
             if let Some(object) = missing {
-                if is_new && !self.is_left_alone(&step.path)? {
+                if !self.is_left_alone(&step.path)? {
                     return Err(Error::Missing(object));
                 }
                 report.wanted.push(object);
@@ -256,13 +254,20 @@ impl Workspace {
         }
         let mut rows: BTreeMap<WorkspacePath, Option<Item>> =
             push.items.iter().map(|item| (item.path.clone(), None)).collect();
-        let kept = received.left.iter().filter(|left| left.why != WhyLeft::StaysHome);
-        rows.extend(kept.map(|left| (left.item.path.clone(), Some(left.item.clone()))));
+        let alone = received.left.iter().filter(|left| left.why != WhyLeft::StaysHome);
+        let kept = alone.map(|left| &left.item).chain(&received.told);
+        rows.extend(kept.map(|item| (item.path.clone(), Some(item.clone()))));
         for step in received.steps.iter().filter(|step| unexpected.contains_key(&step.path)) {
             let left = left(step.clone(), push, WhyLeft::InTheWay);
             rows.insert(step.path.clone(), Some(left.item));
         }
         let known: BTreeMap<_, _> = self.catalog.locals(Local::LeftAlone)?.into_iter().collect();
+        if self.is_of_another_life(push.to)? {
+            let path = |key: &Vec<u8>| WorkspacePath::new(key.clone()).ok();
+            for path in known.keys().filter_map(path) {
+                rows.entry(path).or_insert(None);
+            }
+        }
         for (path, item) in rows {
             let key = path.as_bytes().to_vec();
             let value = item.map(|item| encoded(&item));
@@ -271,6 +276,12 @@ impl Workspace {
             }
         }
         Ok(batch)
+    }
+
+    /// Whether a place is of another log than what was applied last: then nothing told before counts.
+    fn is_of_another_life(&self, to: Option<Place>) -> Result<bool> {
+        let applied = self.side()?.and_then(|side| side.state.applied);
+        Ok(matches!((applied, to), (Some(had), Some(to)) if had.epoch != to.epoch))
     }
 
     fn push_labels(&self, push: &Push<'_>, count: usize) -> Labels {
@@ -328,7 +339,7 @@ pub(super) fn encoded(item: &Item) -> Vec<u8> {
 
 fn left(step: Step, push: &Push<'_>, why: WhyLeft) -> LeftAlone {
     let had = push.items.iter().find(|item| item.path == step.path).map(|item| item.seq);
-    let seq = push.to.map(|to| to.seq).or(had).unwrap_or_default();
+    let seq = had.unwrap_or_default().max(push.to.map_or(Seq(0), |to| to.seq));
     LeftAlone { item: Item { path: step.path, seq, version: step.put }, why, holds: vec![] }
 }
 

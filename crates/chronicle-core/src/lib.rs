@@ -105,8 +105,8 @@ pub use grant::{Act, Grant, OperatorKey, SignedGrant};
 pub use head::{Anchor, PublicKey, SignedHead, TreeHead};
 pub use home::Home;
 pub use id::{
-    Epoch, LeafHash, LinkHash, ObjectId, PlanId, Seq, SnapshotId, Time, TransactionId, WorkspaceId,
-    to_hex,
+    Epoch, LeafHash, LinkHash, ObjectId, PlanId, ReplicaId, Seq, SnapshotId, Time, TransactionId,
+    WorkspaceId, to_hex,
 };
 pub use isolated::tell_first_process;
 pub use key::KeySource;
@@ -137,4 +137,8 @@ pub use workspace::{
     IsolatedRun, KnownNames, LogQuery, Mirrored, MountLog, MountPlace, News, Position, Progress,
     Prompt, Pushing, RewindKind, RewindRequest, RunTicket, SavedAs, SettleReport, SnapshotRequest,
     TurnRequest, VerifyRequest, WitnessPatience, Workspace,
+};
+pub use workspace::{
+    Answer, Answered, Conflict, HashedTree, HostPlace, JournalBatch, PushChanges, PushLimits,
+    PushReport, ReplicaNews, ReplicaRow, ReplicaState, Resolution, WriteBack,
 };

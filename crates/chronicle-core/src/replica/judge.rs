@@ -212,7 +212,7 @@ impl Court<'_> {
         let mut newest = None;
         for child in self.state.children(path) {
             if self.after(outcome, &child) != Some(Version::Absent) {
-                newest = newest.max(Some(self.at(&child).seq));
+                newest = newest.max(Some(self.state.seq(&child)));
             }
         }
         if let Some(seq) = newest {
@@ -279,7 +279,7 @@ impl Court<'_> {
         let Some((reason, way)) = self.rejected.get(&number).copied() else {
             return match outcome.contains_key(path) {
                 true => Decision::Take,
-                false => Decision::Stands(self.at(path).seq),
+                false => Decision::Stands(self.state.seq(path)),
             };
         };
         if matches!(reason, Rejection::Filtered | Rejection::NotAllowed) {
@@ -288,7 +288,7 @@ impl Court<'_> {
         if let Some((_, version)) = outcome.get(path) {
             return Decision::Reject { reason, theirs: Some(version.clone()), seq: None };
         }
-        let stands = self.at(path);
-        Decision::Reject { reason, theirs: stands.version, seq: Some(stands.seq.max(way)) }
+        let (theirs, seq) = (self.at(path).version, self.state.seq(path));
+        Decision::Reject { reason, theirs, seq: Some(seq.max(way)) }
     }
 }

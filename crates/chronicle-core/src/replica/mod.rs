@@ -175,6 +175,11 @@ impl Rejection {
 pub trait Standing {
     /// What stands at a path, and by which record.
     fn at(&self, path: &WorkspacePath) -> Stand;
+    /// The record of a path's last change, for people; asked only where it is told.
+    fn seq(&self, path: &WorkspacePath) -> Seq {
+        self.at(path).seq
+    }
+
     /// Everything that a directory holds, also what is not known, is filtered, or never travels.
     fn children(&self, directory: &WorkspacePath) -> Vec<WorkspacePath>;
 }

@@ -43,12 +43,15 @@ pub struct Received {
     pub left: Vec<LeftAlone>,
     /// Paths at which the host's version stands already.
     pub equal: Vec<WorkspacePath>,
+    /// What the host showed where a write waits for its answer: to be remembered until then, with what was left, because
+    /// the answer may be older. Its seq is the place at which it was shown.
+    pub told: Vec<Item>,
 }
 
 /// Decides what a replica does with the items of a push that shows the host's tree at `shown`.
 ///
 /// `pending` are the writes that the host has not answered, in their order. Of several items of one path the
-/// last counts.
+/// last counts. What was left alone earlier and is not named by the push belongs to the items too.
 pub fn receive(
     local: &dyn Standing,
     pending: &[Write],
@@ -62,6 +65,7 @@ pub fn receive(
         Desk { local, unanswered, shown, puts: BTreeMap::new(), received: Received::default() };
     let items: BTreeMap<_, _> = items.iter().map(|item| (&item.path, item)).collect();
     items.values().for_each(|item| desk.take(item));
+    desk.remember(&items);
     let wanted: Vec<_> = desk.puts.iter().filter(|(_, put)| put.put.is_present()).collect();
     let wanted: Vec<_> = wanted.into_iter().map(|(path, _)| path.clone()).collect();
     wanted.iter().for_each(|path| desk.make_parents(path));
@@ -93,6 +97,12 @@ impl Desk<'_> {
             None => self.leave(item.path.clone(), item.version.clone(), WhyLeft::InTheWay, vec![]),
             Some(expect) => self.put(&item.path, expect, item.version.clone()),
         }
+    }
+
+    fn remember(&mut self, items: &BTreeMap<&WorkspacePath, &Item>) {
+        let waiting = items.values().filter(|item| self.unanswered.contains_key(&item.path));
+        let told = waiting.map(|item| Item { seq: item.seq.max(self.shown), ..(*item).clone() });
+        self.received.told = told.collect();
     }
 
     fn put(&mut self, path: &WorkspacePath, expect: Version, put: Version) {

@@ -209,7 +209,7 @@ pub enum Effect {
         path: WorkspacePath,
         /// At which record of the host's log, or later.
         shown: Seq,
-        /// What the host has there, ordered by name; `None` if it has no such directory.
+        /// What the host has there, ordered by name; nothing if it has no such directory (any more).
         entries: Option<Vec<Node>>,
     },
     /// The host's own rules for what is pushed or written back, in addition to this side's. Not answered.
@@ -236,7 +236,7 @@ pub struct ApplyPush {
     pub items: Vec<PushItem>,
     /// At which record of the host's log, or later, the items stand there.
     pub shown: Seq,
-    /// Where the replica is once this is durable; `None` if it stays where it is, because more belongs to it.
+    /// Where the replica is once this is durable.
     pub advance: Option<Place>,
     /// It is all that differs, found by comparing trees: what was remembered of the host's versions before is void.
     pub resync: bool,

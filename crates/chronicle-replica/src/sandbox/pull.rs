@@ -30,10 +30,8 @@ pub(super) struct Pulled {
     pub(super) items: Vec<PushItem>,
     /// At which record, or later.
     pub(super) shown: Seq,
-    /// Where the replica is once this is durable, if that is all of a push.
+    /// Where the replica is once this is durable.
     pub(super) advance: Option<Place>,
-    /// How many parts of the push after that are durable then.
-    pub(super) parts: u32,
     /// It is all that differs, found by comparing trees.
     pub(super) resync: bool,
 }
@@ -107,31 +105,36 @@ impl SandboxSession {
         self.notice_stall(live, now, out)
     }
 
-    /// Begins with a part of a push, if it follows what is here.
+    /// Takes a part of a push, if it follows what is here; with the last one the whole of it begins.
     fn begin_push(&mut self, live: &mut Live, push: Push, now: Duration, out: &mut Vec<Effect>) -> Done {
         let here = self.begin.place.filter(|here| here.epoch == push.epoch);
         if here.is_some_and(|here| here.seq >= push.to) {
             return Ok(());
         }
-        let seq = here.map_or(0, |here| here.seq.0);
         // Whoever comes from another life compares trees; a push from nothing is only for who has nothing.
-        let follows = push.from.0 <= seq && (here.is_some() || self.begin.place.is_none());
-        let whole = Parts { from: push.from.0, to: push.to.0, next: push.part };
-        match live.parts {
+        let at = here.map_or(Seq(0), |here| here.seq);
+        let follows = push.from <= at && (here.is_some() || self.begin.place.is_none());
+        let is_it = |parts: &Parts| (parts.from, parts.to) == (push.from, push.to);
+        let mut parts = match live.parts.take() {
             _ if !follows => return self.gap(live, out),
-            _ if push.part == 0 => {}
-            Some(parts) if parts == whole => {}
-            Some(parts) if (parts.from, parts.to) == (whole.from, whole.to) && parts.next > push.part => {
+            _ if push.part == 0 => Parts::new(&push),
+            Some(parts) if is_it(&parts) && parts.next == push.part => parts,
+            Some(parts) if is_it(&parts) && parts.next > push.part => {
+                live.parts = Some(parts);
                 return Ok(());
             }
             _ => return self.gap(live, out),
+        };
+        parts.next += 1;
+        parts.items.extend(push.items);
+        if !push.last {
+            let (up_to, taken) = (self.begin.place, parts.next);
+            out.push(Effect::Send(Frame::Ack(Ack { up_to, parts: taken })));
+            live.parts = Some(parts);
+            return Ok(());
         }
-        live.parts = (!push.last).then_some(Parts { next: push.part + 1, ..whole });
-        // Who has nothing is somewhere with the first part: what went meanwhile must be told when it begins again.
-        let seq = if push.last { Some(push.to) } else { here.is_none().then_some(Seq(0)) };
-        let advance = seq.map(|seq| Place { epoch: push.epoch, seq });
-        let parts = if push.last { 0 } else { push.part + 1 };
-        let pulled = Pulled { items: push.items, shown: push.to, advance, parts, resync: false };
+        let advance = Some(Place { epoch: push.epoch, seq: push.to });
+        let pulled = Pulled { items: parts.items, shown: push.to, advance, resync: false };
         self.begin_items(live, pulled, now, out)
     }
 
@@ -167,9 +170,9 @@ impl SandboxSession {
             return;
         }
         let ready = live.pulling.take_if(|pulling| matches!(pulling.stage, Stage::Ready));
-        let Some(Pulling { pulled: Pulled { items, shown, advance, parts, resync }, .. }) = ready else { return };
+        let Some(Pulling { pulled: Pulled { items, shown, advance, resync }, .. }) = ready else { return };
         let id = self.id();
-        self.applying = Some(Applying { id, advance, parts });
+        self.applying = Some(Applying { id, advance });
         out.push(Effect::ApplyPush(ApplyPush { id, items, shown, advance, resync }));
     }
 
@@ -190,7 +193,7 @@ impl SandboxSession {
         }
         live.resync = None;
         if up_to.is_none_or(|place| place.epoch == live.host.epoch) {
-            out.push(Effect::Send(Frame::Ack(Ack { up_to, parts: applying.parts })));
+            out.push(Effect::Send(Frame::Ack(Ack { up_to, parts: 0 })));
         }
     }
 
@@ -350,6 +353,12 @@ impl SandboxSession {
             None => self.ask_to_catch_up(live, out),
         }
         Ok(())
+    }
+}
+
+impl Parts {
+    fn new(push: &Push) -> Self {
+        Self { from: push.from, to: push.to, next: 0, items: Vec::new() }
     }
 }
 

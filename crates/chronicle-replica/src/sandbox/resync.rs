@@ -29,7 +29,7 @@ pub(super) struct Resync {
     asked: BTreeMap<WorkspacePath, Vec<Node>>,
     next_parts: BTreeMap<WorkspacePath, u32>,
     /// Complete, and to be compared.
-    complete: VecDeque<(WorkspacePath, Place, Option<Vec<Node>>)>,
+    complete: VecDeque<(WorkspacePath, Place, Vec<Node>)>,
     comparing: BTreeSet<u64>,
     items: Vec<PushItem>,
     over: bool,
@@ -104,7 +104,8 @@ impl Live {
         if listing.last {
             let entries = resync.asked.remove(&listing.path).unwrap_or_default();
             resync.next_parts.remove(&listing.path);
-            resync.complete.push_back((listing.path, listing.place, listing.found.then_some(entries)));
+            // Where there is no such directory any more, there is nothing in it.
+            resync.complete.push_back((listing.path, listing.place, entries));
         }
         Ok(())
     }
@@ -133,14 +134,14 @@ impl SandboxSession {
         while let Some((path, place, entries)) = resync.complete.pop_front() {
             let id = self.id();
             resync.comparing.insert(id);
-            out.push(Effect::CompareTree { id, path, shown: place.seq, entries });
+            out.push(Effect::CompareTree { id, path, shown: place.seq, entries: Some(entries) });
         }
         ask(resync, out);
         let Some(place) = resync.place.filter(|_| resync.is_compared()) else { return Ok(()) };
         resync.over = true;
         let items = std::mem::take(&mut resync.items);
         let (shown, advance) = (place.seq, Some(place));
-        self.begin_items(live, Pulled { items, shown, advance, parts: 0, resync: true }, now, out)?;
+        self.begin_items(live, Pulled { items, shown, advance, resync: true }, now, out)?;
         self.go_on_pulling(live, now, out)
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chronicle_core::Seq;
 use chronicle_core::replica::Place;
 
 use super::pull::Pulling;
@@ -13,7 +14,7 @@ use super::{Begin, Effect, Event};
 use crate::limits::Limits;
 use crate::serve::Serving;
 use crate::wire::{
-    Direction, FilterSet, Frame, Goodbye, Heartbeat, Hello, Push, Refused, Versions, Welcome,
+    Direction, FilterSet, Frame, Goodbye, Heartbeat, Hello, Push, PushItem, Refused, Versions, Welcome,
 };
 
 /// Attempts after which waits are long: where somebody was refused, coming back soon is of no use.
@@ -57,8 +58,6 @@ enum Phase {
 pub(super) struct Applying {
     pub(super) id: u64,
     pub(super) advance: Option<Place>,
-    /// How many parts of the push after that are durable then.
-    pub(super) parts: u32,
 }
 
 /// A question about batches.
@@ -83,7 +82,6 @@ pub(super) struct Live {
     /// Items in it.
     pub(super) queued: usize,
     pub(super) pulling: Option<Pulling>,
-    /// The push of which parts were taken, and which part comes next.
     pub(super) parts: Option<Parts>,
     /// When something of a push, or of a resync, last went on.
     pub(super) progress: Duration,
@@ -93,12 +91,13 @@ pub(super) struct Live {
     pub(super) answering: Answering,
 }
 
-/// A push of which parts were taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A push of which parts have come, and not the last.
+#[derive(Debug)]
 pub(super) struct Parts {
-    pub(super) from: u64,
-    pub(super) to: u64,
+    pub(super) from: Seq,
+    pub(super) to: Seq,
     pub(super) next: u32,
+    pub(super) items: Vec<PushItem>,
 }
 
 /// Why a link is given up.

@@ -11,6 +11,7 @@ mod tests;
 use chronicle_core::replica::{Item, Node, Place, Verdict, Write};
 use chronicle_core::{DecodeError, Epoch, ObjectId, Piece, Seq, WorkspaceId, WorkspacePath};
 
+pub use chronicle_core::ReplicaId;
 pub use codec::{decode, encode};
 pub use framer::{Framer, frame_length};
 
@@ -30,10 +31,6 @@ pub enum WireError {
     #[error("a frame is not understood: {0}")]
     Fields(#[from] DecodeError),
 }
-
-/// Names a replica for its host: made once, when a replica begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ReplicaId(pub [u8; 16]);
 
 /// Which way something goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -214,7 +211,7 @@ pub struct PushItem {
 pub struct Ack {
     /// Up to here; none if it has not applied any push whole.
     pub up_to: Option<Place>,
-    /// And so many parts of the push after that.
+    /// And has taken so many parts of the push after that, which are not durable: there is room for more.
     pub parts: u32,
 }
 

@@ -125,8 +125,8 @@ impl Replica {
             Effect::ReadManifest(wanted) => vec![Event::ManifestRead(wanted, None)],
             Effect::CompareTree { id, path, shown, entries } => {
                 self.store.look();
-                let step = entries.map(|nodes| resync_step(&Visible(self.visible()), &[Listing { path, nodes }], shown));
-                let step = step.unwrap_or_default();
+                let nodes = entries.unwrap_or_default();
+                let step = resync_step(&Visible(self.visible()), &[Listing { path, nodes }], shown);
                 vec![Event::Compared { id, items: step.items, descend: step.ask }]
             }
             _ => Vec::new(),
@@ -150,7 +150,7 @@ impl Replica {
             }
         }
         let mut kept = self.store.durable.clone();
-        kept.place = push.advance.or(kept.place);
+        kept.place = push.advance;
         self.put(&items, self.store.durable.mark, kept, fuse)
     }
 
@@ -161,7 +161,8 @@ impl Replica {
         let can: Vec<Item> = items.values().filter(here).cloned().collect();
         let received = receive(&self.store, &pending, &can, Seq(0), false);
         let cannot = items.values().filter(|item| !here(item)).map(|item| item.path.clone());
-        let left = received.left.iter().map(|left| left.item.path.clone()).chain(cannot);
+        let told = received.told.iter().map(|item| item.path.clone());
+        let left = received.left.iter().map(|left| left.item.path.clone()).chain(told).chain(cannot);
         kept.left = left.filter_map(|path| Some((path.clone(), items.get(&path)?.clone()))).collect();
         self.store.carry_out(received.steps, true, kept, fuse)
     }
@@ -247,19 +248,13 @@ impl Replica {
             let seq = match verdict {
                 Verdict::Accepted(seq) | Verdict::Rejected { seq, .. } => *seq,
             };
-            // Where a push was put over the write, or the host was never heard of again, that is what it shows.
-            let mine_stands = disk::at(&self.store.known, &write.path).same_value(&write.after);
-            if !mine_stands && !items.contains_key(&write.path) {
+            if matches!(verdict, Verdict::Accepted(_)) && !items.contains_key(&write.path) {
                 continue;
             }
             if let Some(version) = host_shows(verdict, &write.after, items.get(&write.path)) {
                 let path = write.path.clone();
                 let seq = items.get(&path).map_or(seq, |left| left.seq.max(seq));
                 items.insert(path.clone(), Item { path, seq, version });
-            } else {
-                // Nothing is known of what stands there: the write's own base, as it was last shown.
-                let path = write.path.clone();
-                items.insert(path.clone(), Item { path, seq, version: write.base.clone() });
             }
         }
         self.put(&items, up_to, kept, fuse)?;

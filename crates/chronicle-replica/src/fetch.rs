@@ -201,7 +201,8 @@ impl Fetcher {
             )));
         }
         if ObjectId::of(&content.bytes) != name {
-            let words = format!("the content that came as {} is not what its name says", name.hex());
+            let words =
+                format!("the content that came as {} is not what its name says", name.hex());
             return Err(Trouble::Lie(words));
         }
         self.putting.insert(name);
@@ -238,7 +239,12 @@ impl Fetcher {
     }
 
     /// Takes whether something was kept.
-    pub fn put(&mut self, object: ObjectId, kept: bool, now: Duration) -> Result<Vec<Step>, Trouble> {
+    pub fn put(
+        &mut self,
+        object: ObjectId,
+        kept: bool,
+        now: Duration,
+    ) -> Result<Vec<Step>, Trouble> {
         if !self.putting.remove(&object) {
             return Ok(Vec::new());
         }
@@ -267,7 +273,8 @@ impl Fetcher {
     }
 
     fn assembling(&mut self) -> Vec<Step> {
-        let Some(large) = self.large.as_mut().filter(|large| large.stage == Stage::Assembling) else {
+        let Some(large) = self.large.as_mut().filter(|large| large.stage == Stage::Assembling)
+        else {
             return Vec::new();
         };
         if !self.putting.insert(large.want.object) {
@@ -281,9 +288,10 @@ impl Fetcher {
     pub fn missing_there(&mut self, object: ObjectId, now: Duration) {
         let asked = self.asked.len();
         self.asked.retain(|_, (run, _)| run.wanted.object != object);
-        let is_large = self.large.as_ref().is_some_and(|large| {
-            large.want.object == object && large.stage != Stage::Assembling
-        });
+        let is_large = self
+            .large
+            .as_ref()
+            .is_some_and(|large| large.want.object == object && large.stage != Stage::Assembling);
         if is_large {
             self.large = None;
             self.runs.retain(|(run, _)| run.wanted.object != object);

@@ -93,7 +93,9 @@ impl DirectionalFilter {
         let path = path.as_bytes();
         let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         let above = above.map(|(end, _)| (&path[..end], true));
-        above.chain([(path, is_directory)]).any(|(part, is_directory)| is_out(&patterns, part, is_directory))
+        above
+            .chain([(path, is_directory)])
+            .any(|(part, is_directory)| is_out(&patterns, part, is_directory))
     }
 
     fn now(&self) -> Arc<Vec<FilterPattern>> {

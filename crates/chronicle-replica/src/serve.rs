@@ -33,7 +33,11 @@ impl Serving {
     }
 
     /// What to send once a list of pieces was read.
-    pub(crate) fn manifest(&mut self, object: ObjectId, found: Option<(u64, Vec<Piece>)>) -> Vec<Frame> {
+    pub(crate) fn manifest(
+        &mut self,
+        object: ObjectId,
+        found: Option<(u64, Vec<Piece>)>,
+    ) -> Vec<Frame> {
         self.outstanding = self.outstanding.saturating_sub(1);
         let Some((size, pieces)) = found else { return vec![Frame::Missing(object)] };
         let count = pieces.len().div_ceil(PIECES_PER_FRAME).max(1);

@@ -34,7 +34,10 @@ fn serve(fetcher: &mut Fetcher, all: &[Vec<u8>], have: &[ObjectId]) -> usize {
             Step::Send(Frame::Fetch(fetch)) => {
                 assert!(fetch.runs.len() <= 4, "no more than the window");
                 for run in fetch.runs {
-                    let bytes = all.iter().find(|bytes| ObjectId::of(bytes) == run.wanted.object).expect("asked for");
+                    let bytes = all
+                        .iter()
+                        .find(|bytes| ObjectId::of(bytes) == run.wanted.object)
+                        .expect("asked for");
                     let start = run.offset as usize;
                     let bytes = bytes[start..start + run.length as usize].to_vec();
                     sent += bytes.len();
@@ -43,18 +46,26 @@ fn serve(fetcher: &mut Fetcher, all: &[Vec<u8>], have: &[ObjectId]) -> usize {
                 }
             }
             Step::Send(Frame::ManifestRequest(wanted)) => {
-                let bytes = all.iter().find(|bytes| ObjectId::of(bytes) == wanted.object).expect("asked for");
-                steps.extend(fetcher.manifest(manifest(bytes, pieces(bytes, 100_000)), NOW).expect("honest"));
+                let bytes = all
+                    .iter()
+                    .find(|bytes| ObjectId::of(bytes) == wanted.object)
+                    .expect("asked for");
+                steps.extend(
+                    fetcher.manifest(manifest(bytes, pieces(bytes, 100_000)), NOW).expect("honest"),
+                );
             }
             Step::Check { pieces, .. } => {
-                let lacking: Vec<_> = pieces.into_iter().filter(|piece| !have.contains(piece)).collect();
+                let lacking: Vec<_> =
+                    pieces.into_iter().filter(|piece| !have.contains(piece)).collect();
                 steps.extend(fetcher.lacking(&lacking, NOW));
             }
             Step::Put(object, bytes) => {
                 assert_eq!(ObjectId::of(&bytes), object);
                 steps.extend(fetcher.put(object, true, NOW).expect("kept"));
             }
-            Step::Assemble { object, .. } => steps.extend(fetcher.put(object, true, NOW).expect("kept")),
+            Step::Assemble { object, .. } => {
+                steps.extend(fetcher.put(object, true, NOW).expect("kept"))
+            }
             Step::Send(_) => panic!("nothing else is sent"),
         }
         steps.extend(fetcher.pump());
@@ -64,7 +75,13 @@ fn serve(fetcher: &mut Fetcher, all: &[Vec<u8>], have: &[ObjectId]) -> usize {
 
 #[test]
 fn short_and_long_objects_come_whole() {
-    let all = vec![content(5000, 1), content(3_000_000, 2), content(70_000, 3), Vec::new(), content(2_500_000, 4)];
+    let all = vec![
+        content(5000, 1),
+        content(3_000_000, 2),
+        content(70_000, 3),
+        Vec::new(),
+        content(2_500_000, 4),
+    ];
     let mut fetcher = fetcher(all.iter().map(|bytes| want(bytes)).collect());
     let sent = serve(&mut fetcher, &all, &[]);
     assert!(fetcher.is_done() && fetcher.missing().is_empty());

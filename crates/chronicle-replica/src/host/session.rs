@@ -13,9 +13,9 @@ use crate::filter::Filters;
 use crate::limits::{ASKED_MAX, GATHERED, Limits};
 use crate::serve::Serving;
 use crate::wire::{
-    Ack, CatchupRequest, Direction, Fetch, FilterSet, Frame, FullResyncRequired, Goodbye, Heartbeat,
-    Push, PushItem, Refused, RefusedCode, ResyncReason, Run, TreeListing, TreeRequest, Versions, Wanted,
-    Welcome,
+    Ack, CatchupRequest, Direction, Fetch, FilterSet, Frame, FullResyncRequired, Goodbye,
+    Heartbeat, Push, PushItem, Refused, RefusedCode, ResyncReason, Run, TreeListing, TreeRequest,
+    Versions, Wanted, Welcome,
 };
 
 /// Objects that may be on offer at once; then nothing more is pushed until something is acknowledged.
@@ -135,7 +135,8 @@ impl HostSession {
             }
             Event::Frame(Frame::ForeignHello(theirs)) => refuse(foreign(theirs), out),
             Event::Frame(_) | Event::Garbage(_) => {
-                let words = "this is a host of Chronicle, and what came first was no greeting of a replica";
+                let words =
+                    "this is a host of Chronicle, and what came first was no greeting of a replica";
                 refuse(refused(RefusedCode::Protocol, words), out);
             }
             Event::Dismiss(words) => refuse(refused(RefusedCode::Busy, &words), out),
@@ -184,7 +185,9 @@ impl HostSession {
             Event::LogGrew(place) => live.grew(place)?,
             Event::LogRead(read) => live.log_read(read, out)?,
             Event::TreeRead(read) => live.tree_read(read, out),
-            Event::ContentRead(run, bytes) => out.push(Effect::Send(live.serving.content(&run, bytes))),
+            Event::ContentRead(run, bytes) => {
+                out.push(Effect::Send(live.serving.content(&run, bytes)))
+            }
             Event::ManifestRead(wanted, found) => live.manifest_read(&wanted, found, out),
             Event::FiltersChanged { wider } => live.filters_changed(wider, out),
             Event::Lacking { .. } | Event::ContentPut(..) | Event::WritesTaken(_) | Event::Tick => {
@@ -253,7 +256,8 @@ impl HostSession {
                 self.said = now;
             }
             next = next.min(self.said + self.limits.heartbeat);
-            next = live.incoming.as_ref().and_then(|it| it.deadline()).map_or(next, |at| next.min(at));
+            next =
+                live.incoming.as_ref().and_then(|it| it.deadline()).map_or(next, |at| next.min(at));
         }
         if next < self.timer || self.timer <= now {
             self.timer = next;
@@ -391,9 +395,8 @@ impl Live {
         }
         let up_to = ack.up_to.map_or(Seq(0), |place| place.seq);
         let next = self.window.iter().map(|sent| sent.to).find(|to| *to > up_to);
-        self.window.retain(|sent| {
-            sent.to > up_to && !(Some(sent.to) == next && sent.part < ack.parts)
-        });
+        self.window
+            .retain(|sent| sent.to > up_to && !(Some(sent.to) == next && sent.part < ack.parts));
         if self.window.is_empty() && self.pushing.is_none() {
             self.offered = HashSet::new();
         }
@@ -442,17 +445,28 @@ impl Live {
         }
         let TreeRead { path, place, entries } = read;
         let found = entries.is_some();
-        let parts = gather(entries.unwrap_or_default(), |entry| entry.name.len() + 112 + target_length(&entry.version));
+        let parts = gather(entries.unwrap_or_default(), |entry| {
+            entry.name.len() + 112 + target_length(&entry.version)
+        });
         let count = parts.len();
         for (part, entries) in parts.into_iter().enumerate() {
             let (path, last) = (path.clone(), part + 1 == count);
             let part = u32::try_from(part).expect("BUG: a listing has far fewer parts");
-            out.push(Effect::Send(Frame::TreeListing(TreeListing { path, place, part, last, found, entries })));
+            out.push(Effect::Send(Frame::TreeListing(TreeListing {
+                path,
+                place,
+                part,
+                last,
+                found,
+                entries,
+            })));
         }
     }
 
     fn give(&mut self, runs: Vec<Run>, most: usize, out: &mut Vec<Effect>) -> Done {
-        self.serving.asked(runs.len(), most).map_err(|_| fault("too much content is asked for at once"))?;
+        self.serving
+            .asked(runs.len(), most)
+            .map_err(|_| fault("too much content is asked for at once"))?;
         for run in runs {
             let offered = self.offered.contains(&run.wanted.object);
             out.push(Effect::ReadContent { run, offered });
@@ -467,7 +481,12 @@ impl Live {
         Ok(())
     }
 
-    fn manifest_read(&mut self, wanted: &Wanted, found: Option<(u64, Vec<Piece>)>, out: &mut Vec<Effect>) {
+    fn manifest_read(
+        &mut self,
+        wanted: &Wanted,
+        found: Option<(u64, Vec<Piece>)>,
+        out: &mut Vec<Effect>,
+    ) {
         let frames = self.serving.manifest(wanted.object, found);
         out.extend(frames.into_iter().map(Effect::Send));
     }

@@ -46,7 +46,12 @@ impl Incoming {
 
 impl HostSession {
     /// Takes a part of a batch. Parts that came before, or of a batch before, are nothing.
-    pub(super) fn take_part(&self, live: &mut Live, part: WriteBack, out: &mut Vec<Effect>) -> Done {
+    pub(super) fn take_part(
+        &self,
+        live: &mut Live,
+        part: WriteBack,
+        out: &mut Vec<Effect>,
+    ) -> Done {
         if !live.may_write {
             return Err(fault("this replica may not write back"));
         }
@@ -122,7 +127,8 @@ impl HostSession {
         let steps = match &mut incoming.stage {
             Stage::Asking(asked) if *asked == id => {
                 let wants = incoming.wants()?;
-                let wants = objects.iter().filter_map(|object| wants.get(object).cloned()).collect();
+                let wants =
+                    objects.iter().filter_map(|object| wants.get(object).cloned()).collect();
                 let fetcher = Fetcher::new(wants, self.limits.fetches, &self.limits, now);
                 incoming.stage = Stage::Fetching(Box::new(fetcher), None);
                 Vec::new()
@@ -151,7 +157,9 @@ impl HostSession {
             out.push(match step {
                 Step::Send(frame) => Effect::Send(frame),
                 Step::Put(object, bytes) => Effect::PutContent { object, bytes },
-                Step::Assemble { object, size, pieces } => Effect::PutPieces { object, size, pieces },
+                Step::Assemble { object, size, pieces } => {
+                    Effect::PutPieces { object, size, pieces }
+                }
                 Step::Check { pieces, base } => {
                     *next_id += 1;
                     *asked = Some(*next_id);
@@ -249,7 +257,9 @@ fn check_inline(sent: &SentWrite) -> Done {
         (Some(bytes), Some(object)) if ObjectId::of(bytes) != object => {
             Err(fault(format!("the content of {} is not what its name says", sent.write.path)))
         }
-        (Some(_), None) => Err(fault(format!("{} came with content and is no file", sent.write.path))),
+        (Some(_), None) => {
+            Err(fault(format!("{} came with content and is no file", sent.write.path)))
+        }
         _ => Ok(()),
     }
 }
@@ -270,7 +280,12 @@ fn answer(live: &mut Live, taken: WritesTaken, out: &mut Vec<Effect>) -> Done {
     for (part, outcome) in outcomes.into_iter().enumerate() {
         let last = part + 1 == count;
         let part = u32::try_from(part).expect("BUG: an answer has far fewer parts");
-        out.push(Effect::Send(Frame::WriteBackResult(WriteBackResult { batch, part, last, outcome })));
+        out.push(Effect::Send(Frame::WriteBackResult(WriteBackResult {
+            batch,
+            part,
+            last,
+            outcome,
+        })));
     }
     Ok(())
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use chronicle_core::{ObjectId, Seq};
 use chronicle_core::replica::{Place, Version};
+use chronicle_core::{ObjectId, Seq};
 
 use super::session::{Applying, Done, Fault, Live, Parts, SandboxSession, fault, is_over};
 use super::{ApplyPush, Effect};
@@ -71,7 +71,12 @@ impl SandboxSession {
     }
 
     /// Notices that something was pushed and did not come.
-    pub(super) fn heartbeat(&mut self, live: &mut Live, place: Option<Place>, out: &mut Vec<Effect>) -> Done {
+    pub(super) fn heartbeat(
+        &mut self,
+        live: &mut Live,
+        place: Option<Place>,
+        out: &mut Vec<Effect>,
+    ) -> Done {
         let Some(place) = place else { return Ok(()) };
         if place.epoch != live.host.epoch {
             return Err(fault("the host's log has begun another life"));
@@ -93,7 +98,12 @@ impl SandboxSession {
     }
 
     /// Goes on with what was pushed, as far as that is possible now.
-    pub(super) fn go_on_pulling(&mut self, live: &mut Live, now: Duration, out: &mut Vec<Effect>) -> Done {
+    pub(super) fn go_on_pulling(
+        &mut self,
+        live: &mut Live,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) -> Done {
         self.fetch_on(live, now, out)?;
         while live.pulling.is_none() && self.applying.is_none() {
             let Some(push) = live.queue.pop_front() else { break };
@@ -106,7 +116,13 @@ impl SandboxSession {
     }
 
     /// Takes a part of a push, if it follows what is here; with the last one the whole of it begins.
-    fn begin_push(&mut self, live: &mut Live, push: Push, now: Duration, out: &mut Vec<Effect>) -> Done {
+    fn begin_push(
+        &mut self,
+        live: &mut Live,
+        push: Push,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) -> Done {
         let here = self.begin.place.filter(|here| here.epoch == push.epoch);
         if here.is_some_and(|here| here.seq >= push.to) {
             return Ok(());
@@ -170,7 +186,9 @@ impl SandboxSession {
             return;
         }
         let ready = live.pulling.take_if(|pulling| matches!(pulling.stage, Stage::Ready));
-        let Some(Pulling { pulled: Pulled { items, shown, advance, resync }, .. }) = ready else { return };
+        let Some(Pulling { pulled: Pulled { items, shown, advance, resync }, .. }) = ready else {
+            return;
+        };
         let id = self.id();
         self.applying = Some(Applying { id, advance });
         out.push(Effect::ApplyPush(ApplyPush { id, items, shown, advance, resync }));
@@ -227,7 +245,8 @@ impl SandboxSession {
         let steps = match &mut pulling.stage {
             Stage::Checking(asked) if *asked == id => {
                 let wants = wants(&pulling.pulled.items)?;
-                let wants = objects.iter().filter_map(|object| wants.get(object).cloned()).collect();
+                let wants =
+                    objects.iter().filter_map(|object| wants.get(object).cloned()).collect();
                 let fetcher = Fetcher::new(wants, fetches, &self.limits, now);
                 pulling.stage = Stage::Fetching(Box::new(fetcher), None);
                 Vec::new()
@@ -308,16 +327,25 @@ impl SandboxSession {
         Ok(())
     }
 
-    fn carry_out(&mut self, live: &mut Live, steps: Result<Vec<Step>, Trouble>, out: &mut Vec<Effect>) -> Done {
+    fn carry_out(
+        &mut self,
+        live: &mut Live,
+        steps: Result<Vec<Step>, Trouble>,
+        out: &mut Vec<Effect>,
+    ) -> Done {
         let steps = steps.map_err(|trouble| Fault(trouble.to_string()))?;
         for step in steps {
             out.push(match step {
                 Step::Send(frame) => Effect::Send(frame),
                 Step::Put(object, bytes) => Effect::PutContent { object, bytes },
-                Step::Assemble { object, size, pieces } => Effect::PutPieces { object, size, pieces },
+                Step::Assemble { object, size, pieces } => {
+                    Effect::PutPieces { object, size, pieces }
+                }
                 Step::Check { pieces, .. } => {
                     let id = self.id();
-                    if let Some(Pulling { stage: Stage::Fetching(_, asked), .. }) = &mut live.pulling {
+                    if let Some(Pulling { stage: Stage::Fetching(_, asked), .. }) =
+                        &mut live.pulling
+                    {
                         *asked = Some(id);
                     }
                     Effect::HasContents { id, objects: pieces }
@@ -329,8 +357,11 @@ impl SandboxSession {
 
     /// Whether something is due from the host.
     pub(super) fn is_waiting_for_host(&self, live: &Live) -> bool {
-        let behind = live.parts.is_some() || self.begin.place != Some(live.host) || live.resync.is_some();
-        behind && self.applying.is_none() && live.pulling.as_ref().is_none_or(|it| !matches!(it.stage, Stage::Checking(_)))
+        let behind =
+            live.parts.is_some() || self.begin.place != Some(live.host) || live.resync.is_some();
+        behind
+            && self.applying.is_none()
+            && live.pulling.as_ref().is_none_or(|it| !matches!(it.stage, Stage::Checking(_)))
     }
 
     fn notice_stall(&mut self, live: &mut Live, now: Duration, out: &mut Vec<Effect>) -> Done {
@@ -383,7 +414,10 @@ fn wants(items: &[PushItem]) -> Result<BTreeMap<ObjectId, Want>, Fault> {
         let Version::File { object, size, .. } = item.version else { continue };
         if let Some(bytes) = inline {
             if ObjectId::of(bytes) != object {
-                return Err(fault(format!("the content of {} is not what its name says", item.path)));
+                return Err(fault(format!(
+                    "the content of {} is not what its name says",
+                    item.path
+                )));
             }
             continue;
         }

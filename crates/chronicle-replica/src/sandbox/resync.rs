@@ -61,7 +61,10 @@ impl Resync {
     }
 
     fn is_compared(&self) -> bool {
-        self.to_ask.is_empty() && self.asked.is_empty() && self.complete.is_empty() && self.comparing.is_empty()
+        self.to_ask.is_empty()
+            && self.asked.is_empty()
+            && self.complete.is_empty()
+            && self.comparing.is_empty()
     }
 }
 
@@ -118,7 +121,10 @@ impl Live {
         descend: Vec<WorkspacePath>,
         now: Duration,
     ) {
-        let Some(resync) = self.resync.as_mut().filter(|resync| resync.comparing.contains(&id)) else { return };
+        let Some(resync) = self.resync.as_mut().filter(|resync| resync.comparing.contains(&id))
+        else {
+            return;
+        };
         self.progress = now;
         resync.comparing.remove(&id);
         resync.items.extend(items.into_iter().map(|item| PushItem { item, inline: None }));
@@ -128,9 +134,16 @@ impl Live {
 
 impl SandboxSession {
     /// Goes on with the comparison, as far as that is possible now.
-    pub(super) fn go_on_resyncing(&mut self, live: &mut Live, now: Duration, out: &mut Vec<Effect>) -> Done {
+    pub(super) fn go_on_resyncing(
+        &mut self,
+        live: &mut Live,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) -> Done {
         let busy = live.pulling.is_some() || self.applying.is_some();
-        let Some(resync) = live.resync.as_mut().filter(|resync| !resync.over && !busy) else { return Ok(()) };
+        let Some(resync) = live.resync.as_mut().filter(|resync| !resync.over && !busy) else {
+            return Ok(());
+        };
         while let Some((path, place, entries)) = resync.complete.pop_front() {
             let id = self.id();
             resync.comparing.insert(id);

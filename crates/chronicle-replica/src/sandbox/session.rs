@@ -14,7 +14,8 @@ use super::{Begin, Effect, Event};
 use crate::limits::Limits;
 use crate::serve::Serving;
 use crate::wire::{
-    Direction, FilterSet, Frame, Goodbye, Heartbeat, Hello, Push, PushItem, Refused, Versions, Welcome,
+    Direction, FilterSet, Frame, Goodbye, Heartbeat, Hello, Push, PushItem, Refused, Versions,
+    Welcome,
 };
 
 /// Attempts after which waits are long: where somebody was refused, coming back soon is of no use.
@@ -144,9 +145,13 @@ impl SandboxSession {
 
     /// Whether nothing is left to do in either direction, as far as is known here.
     pub fn is_idle(&self) -> bool {
-        let quiet = self.applying.is_none() && self.batch.is_none() && self.asked.is_none() && !self.dirty;
+        let quiet =
+            self.applying.is_none() && self.batch.is_none() && self.asked.is_none() && !self.dirty;
         let level = |live: &Live| {
-            live.queue.is_empty() && live.pulling.is_none() && live.resync.is_none() && Some(live.host) == self.begin.place
+            live.queue.is_empty()
+                && live.pulling.is_none()
+                && live.resync.is_none()
+                && Some(live.host) == self.begin.place
         };
         quiet && self.live().is_some_and(level)
     }
@@ -180,8 +185,11 @@ impl SandboxSession {
             }
             Event::LocalChanges => self.dirty = true,
             Event::FiltersChanged { push_rules, write_back_rules } => {
-                (self.begin.push_rules, self.begin.write_back_rules) = (push_rules, write_back_rules);
-                self.with_live(now, &mut out, |session, live, out| session.filters_changed(live, now, out));
+                (self.begin.push_rules, self.begin.write_back_rules) =
+                    (push_rules, write_back_rules);
+                self.with_live(now, &mut out, |session, live, out| {
+                    session.filters_changed(live, now, out)
+                });
             }
             Event::Resync => {
                 self.with_live(now, &mut out, |_, live, _| live.begin_resync(live.host, now));
@@ -191,7 +199,9 @@ impl SandboxSession {
             Event::Batch { id, batch } => self.got_batch(id, batch),
             Event::AnswerKept { id, more } => self.answer_kept(id, more),
             Event::Renumbered { id } => self.renumbered(id),
-            event => self.with_live(now, &mut out, |session, live, out| session.live_event(live, event, now, out)),
+            event => self.with_live(now, &mut out, |session, live, out| {
+                session.live_event(live, event, now, out)
+            }),
         }
         self.with_live(now, &mut out, |session, live, out| session.go_on(live, now, out));
         self.watch_time(now, &mut out);
@@ -208,7 +218,9 @@ impl SandboxSession {
         if !matches!(self.phase, Phase::Live(_)) {
             return;
         }
-        let Phase::Live(mut live) = std::mem::replace(&mut self.phase, Phase::Still) else { return };
+        let Phase::Live(mut live) = std::mem::replace(&mut self.phase, Phase::Still) else {
+            return;
+        };
         let done = act(self, &mut live, out);
         self.phase = Phase::Live(live);
         if let Err(Fault(words)) = done {
@@ -216,7 +228,13 @@ impl SandboxSession {
         }
     }
 
-    fn live_event(&mut self, live: &mut Live, event: Event, now: Duration, out: &mut Vec<Effect>) -> Done {
+    fn live_event(
+        &mut self,
+        live: &mut Live,
+        event: Event,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) -> Done {
         match event {
             Event::Frame(frame) => self.frame(live, frame, now, out),
             Event::Lacking { id, objects } => self.lacking(live, id, &objects, now, out),
@@ -238,7 +256,13 @@ impl SandboxSession {
         }
     }
 
-    fn frame(&mut self, live: &mut Live, frame: Frame, now: Duration, out: &mut Vec<Effect>) -> Done {
+    fn frame(
+        &mut self,
+        live: &mut Live,
+        frame: Frame,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) -> Done {
         live.heard = now;
         match frame {
             Frame::Push(push) => self.take_push(live, push, out),
@@ -291,7 +315,8 @@ impl SandboxSession {
             return;
         }
         self.phase = Phase::Greeting(now);
-        let Begin { replica, name, token, workspace, place, answered, folds_names, .. } = self.begin.clone();
+        let Begin { replica, name, token, workspace, place, answered, folds_names, .. } =
+            self.begin.clone();
         let (versions, features) = (Versions::OURS, 0);
         out.push(Effect::Send(Frame::Hello(Hello {
             versions,
@@ -324,7 +349,9 @@ impl SandboxSession {
         }
         let spoken = Versions::OURS.oldest..=Versions::OURS.newest;
         if !spoken.contains(&welcome.version) {
-            return Err(fault("the host wants to speak a version of the protocol that was not offered"));
+            return Err(fault(
+                "the host wants to speak a version of the protocol that was not offered",
+            ));
         }
         Ok(())
     }
@@ -357,7 +384,9 @@ impl SandboxSession {
             (Direction::Push, &self.begin.push_rules),
             (Direction::WriteBack, &self.begin.write_back_rules),
         ];
-        for (direction, rules) in both.into_iter().filter(|(_, rules)| also_none || !rules.is_empty()) {
+        for (direction, rules) in
+            both.into_iter().filter(|(_, rules)| also_none || !rules.is_empty())
+        {
             out.push(Effect::Send(Frame::FilterSet(FilterSet { direction, rules: rules.clone() })));
         }
     }
@@ -382,7 +411,9 @@ impl SandboxSession {
     fn hang_up(&mut self, words: &str, now: Duration, out: &mut Vec<Effect>) {
         match self.phase {
             Phase::Still | Phase::Over | Phase::Waiting(_) => return,
-            Phase::Live(_) => out.push(Effect::Send(Frame::Goodbye(Goodbye { words: short(words) }))),
+            Phase::Live(_) => {
+                out.push(Effect::Send(Frame::Goodbye(Goodbye { words: short(words) })))
+            }
             Phase::Connecting(_) | Phase::Greeting(_) => {}
         }
         self.wait(now);
@@ -396,7 +427,8 @@ impl SandboxSession {
         self.attempts += 1;
         let nanoseconds = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
         let half = Duration::from_nanos(nanoseconds / 2);
-        self.phase = Phase::Waiting(now + half + Duration::from_nanos(self.roll() % (nanoseconds / 2 + 1)));
+        self.phase =
+            Phase::Waiting(now + half + Duration::from_nanos(self.roll() % (nanoseconds / 2 + 1)));
     }
 
     fn roll(&mut self) -> u64 {
@@ -412,7 +444,9 @@ impl SandboxSession {
         match &self.phase {
             Phase::Still | Phase::Over => return,
             // After a jump back of the clock it would be waited for ever.
-            Phase::Waiting(until) if now >= *until || *until > now + 2 * self.limits.backoff_most => {
+            Phase::Waiting(until)
+                if now >= *until || *until > now + 2 * self.limits.backoff_most =>
+            {
                 self.connect(now, out);
             }
             Phase::Connecting(since) | Phase::Greeting(since) if is_over(*since, patience, now) => {

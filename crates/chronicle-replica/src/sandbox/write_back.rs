@@ -37,7 +37,12 @@ pub(super) struct Answering {
 
 impl SandboxSession {
     /// Asks what there is to send, sends it, and sends it again.
-    pub(super) fn go_on_sending(&mut self, live: &mut Live, now: Duration, out: &mut Vec<Effect>) -> Done {
+    pub(super) fn go_on_sending(
+        &mut self,
+        live: &mut Live,
+        now: Duration,
+        out: &mut Vec<Effect>,
+    ) -> Done {
         if !live.may_write || self.asked.is_some() {
             return Ok(());
         }
@@ -73,7 +78,12 @@ impl SandboxSession {
     }
 
     /// Takes what the host made of the batch, or a part of that.
-    pub(super) fn take_result(&mut self, live: &mut Live, result: WriteBackResult, out: &mut Vec<Effect>) -> Done {
+    pub(super) fn take_result(
+        &mut self,
+        live: &mut Live,
+        result: WriteBackResult,
+        out: &mut Vec<Effect>,
+    ) -> Done {
         let Some(batch) = self.batch.as_ref().filter(|batch| batch.number == result.batch) else {
             return Ok(());
         };
@@ -145,7 +155,12 @@ impl SandboxSession {
     }
 
     /// The same for lists of pieces.
-    pub(super) fn give_pieces(&mut self, live: &mut Live, wanted: Wanted, out: &mut Vec<Effect>) -> Done {
+    pub(super) fn give_pieces(
+        &mut self,
+        live: &mut Live,
+        wanted: Wanted,
+        out: &mut Vec<Effect>,
+    ) -> Done {
         self.count_asked(live, 1)?;
         if self.is_of_batch(&wanted) {
             out.push(Effect::ReadManifest(wanted));
@@ -157,7 +172,9 @@ impl SandboxSession {
 
     fn count_asked(&self, live: &mut Live, count: usize) -> Done {
         let most = self.limits.fetches * ASKED_AGAIN;
-        live.serving.asked(count, most).map_err(|_| fault("too much content is asked for at once"))?;
+        live.serving
+            .asked(count, most)
+            .map_err(|_| fault("too much content is asked for at once"))?;
         // The host works on the batch.
         let heard = live.heard();
         live.answering.sent = live.answering.sent.map(|at| at.max(heard));
@@ -166,9 +183,7 @@ impl SandboxSession {
     }
 
     fn is_of_batch(&self, wanted: &Wanted) -> bool {
-        let is_it = |sent: &SentWrite| {
-            matches!(sent.write.after, Version::File { object, .. } if object == wanted.object)
-        };
+        let is_it = |sent: &SentWrite| matches!(sent.write.after, Version::File { object, .. } if object == wanted.object);
         self.batch.as_ref().is_some_and(|batch| batch.writes.iter().any(is_it))
     }
 }
@@ -193,13 +208,21 @@ impl UnderWay {
         ranges.into_iter().enumerate().map(move |(part, range)| {
             let (batch, digest, last) = (self.number, self.digest, part + 1 == count);
             let part = u32::try_from(part).expect("BUG: a batch has far fewer parts");
-            Frame::WriteBack(WriteBack { batch, digest, part, last, writes: self.writes[range].to_vec() })
+            Frame::WriteBack(WriteBack {
+                batch,
+                digest,
+                part,
+                last,
+                writes: self.writes[range].to_vec(),
+            })
         })
     }
 }
 
 fn length(sent: &SentWrite) -> usize {
-    let target = |version: &Version| if let Version::Symlink { target } = version { target.len() } else { 0 };
+    let target = |version: &Version| {
+        if let Version::Symlink { target } = version { target.len() } else { 0 }
+    };
     WRITE_LENGTH
         + sent.write.path.as_bytes().len()
         + target(&sent.write.base)

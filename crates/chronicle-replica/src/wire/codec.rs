@@ -9,9 +9,9 @@ use chronicle_core::{DecodeError, Epoch, ObjectId, Piece, Seq, WorkspaceId, Work
 
 use super::{
     Ack, CatchupRequest, Content, Direction, Fetch, FilterSet, Frame, FullResyncRequired, Goodbye,
-    Heartbeat, Hello, MAGIC, Manifest, Outcome, Push, PushItem, Refused, RefusedCode,
-    ReplicaId, ResyncReason, Run, SentWrite, TreeListing, TreeRequest, Versions, Wanted, Welcome,
-    WireError, WriteBack, WriteBackResult,
+    Heartbeat, Hello, MAGIC, Manifest, Outcome, Push, PushItem, Refused, RefusedCode, ReplicaId,
+    ResyncReason, Run, SentWrite, TreeListing, TreeRequest, Versions, Wanted, Welcome, WireError,
+    WriteBack, WriteBackResult,
 };
 use crate::limits::{
     ASKED_MAX, INLINE_MAX, NAME_MAX, PIECE_MAX, PIECES_PER_FRAME, RULES_MAX, TOKEN_MAX, WORDS_MAX,
@@ -439,7 +439,8 @@ fn read_listing(input: &mut Decoder<'_>) -> Result<TreeListing> {
 fn read_node(input: &mut Decoder<'_>, above: &WorkspacePath) -> Result<Node> {
     const NO_NAME: DecodeError = DecodeError::Malformed("a listing has an impossible name");
     let name = bounded(input, NAME_MAX)?;
-    let plain = !matches!(&name[..], b"" | b"." | b"..") && !name.contains(&b'/') && !name.contains(&0);
+    let plain =
+        !matches!(&name[..], b"" | b"." | b"..") && !name.contains(&b'/') && !name.contains(&0);
     if !plain || stays_home(&above.join(&name)) {
         return Err(NO_NAME);
     }

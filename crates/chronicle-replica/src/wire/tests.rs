@@ -84,15 +84,19 @@ fn listing(dice: &mut Dice) -> TreeListing {
         Node { name: name.as_bytes().to_vec(), version, below }
     };
     let entries = vec![node("a", Version::Directory { mode: 0o700 }), node("b", file(b"b"))];
-    let (path, place) = (if dice.chance(50) { WorkspacePath::root() } else { path("d") }, place(dice));
+    let (path, place) =
+        (if dice.chance(50) { WorkspacePath::root() } else { path("d") }, place(dice));
     TreeListing { path, place, part: 1, last: false, found: true, entries }
 }
 
 /// One frame of each type, more or less random.
 fn frames(dice: &mut Dice) -> Vec<Frame> {
-    let rejected = Verdict::Rejected { reason: Rejection::NotEmpty, theirs: Some(version(dice)), seq: Seq(8) };
+    let rejected =
+        Verdict::Rejected { reason: Rejection::NotEmpty, theirs: Some(version(dice)), seq: Seq(8) };
     let verdicts = Outcome::Verdicts(vec![Verdict::Accepted(Seq(dice.roll())), rejected]);
-    let result = |outcome| Frame::WriteBackResult(WriteBackResult { batch: 5, part: 0, last: true, outcome });
+    let result = |outcome| {
+        Frame::WriteBackResult(WriteBackResult { batch: 5, part: 0, last: true, outcome })
+    };
     let piece = Piece { id: ObjectId([7; 32]), length: 1 << 20 };
     vec![
         Frame::Hello(hello(dice)),
@@ -108,7 +112,11 @@ fn frames(dice: &mut Dice) -> Vec<Frame> {
             fetches: 32,
             batch_writes: 10_000,
         }),
-        Frame::Refused(Refused { code: RefusedCode::Token, versions: Versions::OURS, words: "no".into() }),
+        Frame::Refused(Refused {
+            code: RefusedCode::Token,
+            versions: Versions::OURS,
+            words: "no".into(),
+        }),
         Frame::Push(push(dice)),
         Frame::Ack(Ack { up_to: Some(place(dice)), parts: 3 }),
         Frame::WriteBack(write_back(dice)),
@@ -116,12 +124,23 @@ fn frames(dice: &mut Dice) -> Vec<Frame> {
         result(Outcome::Renumber(dice.roll())),
         Frame::Heartbeat(Heartbeat { place: None, now_ms: dice.roll() }),
         Frame::CatchupRequest(CatchupRequest { since: Some(place(dice)) }),
-        Frame::FullResyncRequired(FullResyncRequired { why: ResyncReason::TooOld, place: place(dice) }),
+        Frame::FullResyncRequired(FullResyncRequired {
+            why: ResyncReason::TooOld,
+            place: place(dice),
+        }),
         Frame::TreeRequest(TreeRequest { paths: vec![WorkspacePath::root(), path("a/b")] }),
         Frame::TreeListing(listing(dice)),
         Frame::ManifestRequest(wanted(dice)),
-        Frame::Manifest(Manifest { object: ObjectId([6; 32]), size: 1 << 20, first: 0, last: true, pieces: vec![piece] }),
-        Frame::Fetch(Fetch { runs: vec![Run { wanted: wanted(dice), offset: 1 << 40, length: 4096 }] }),
+        Frame::Manifest(Manifest {
+            object: ObjectId([6; 32]),
+            size: 1 << 20,
+            first: 0,
+            last: true,
+            pieces: vec![piece],
+        }),
+        Frame::Fetch(Fetch {
+            runs: vec![Run { wanted: wanted(dice), offset: 1 << 40, length: 4096 }],
+        }),
         Frame::Content(Content { object: ObjectId([5; 32]), offset: 9, bytes: dice.bytes(20) }),
         Frame::Missing(ObjectId([4; 32])),
         Frame::FilterSet(FilterSet { direction: Direction::WriteBack, rules: b"*.o\n".to_vec() }),
@@ -194,8 +213,20 @@ fn lengths_beyond_all_measure_are_refused_before_anything_is_read() {
 #[test]
 fn paths_that_leave_the_workspace_do_not_decode() {
     let hostile: [&[u8]; 14] = [
-        b"../x", b"/etc/passwd", b"a/../b", b"a//b", b"./a", b"a/", b"", b"a\0b", b".git/hooks/x",
-        b"a/.GIT/config", b".jj/x", b"git~1/x", b"..", "a/.g\u{200c}it/x".as_bytes(),
+        b"../x",
+        b"/etc/passwd",
+        b"a/../b",
+        b"a//b",
+        b"./a",
+        b"a/",
+        b"",
+        b"a\0b",
+        b".git/hooks/x",
+        b"a/.GIT/config",
+        b".jj/x",
+        b"git~1/x",
+        b"..",
+        "a/.g\u{200c}it/x".as_bytes(),
     ];
     let long = [b'x'; 256];
     for name in hostile.into_iter().chain([&long[..]]) {

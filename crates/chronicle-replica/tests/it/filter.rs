@@ -15,11 +15,39 @@ use chronicle_testing::shared::{setting, skip};
 /// An ordinary run tries as many trees as this time allows, and at least some.
 const TIME: Duration = Duration::from_secs(20);
 
-const NAMES: [&[u8]; 12] = [b"a", b"b", b"ab", b".o", b"-", b" x", b"\xff", b"[", b"A", b"7", b"\\", b"*"];
+const NAMES: [&[u8]; 12] =
+    [b"a", b"b", b"ab", b".o", b"-", b" x", b"\xff", b"[", b"A", b"7", b"\\", b"*"];
 const PIECES: [&[u8]; 30] = [
-    b"a", b"b", b"ab", b".o", b"a", b"/", b"/", b"/", b"*", b"*", b"**", b"**/", b"/**", b"?", b"[ab]", b"[!a]",
-    b"[^b-z]", b"[]-]", b"[[:alpha:]]", b"[a-", b"\\", b"\\*", b" ", b"\xff", b"[\\]a]", b"-", b"{a,b}", b"[[:x",
-    b"***", b"[0-9]",
+    b"a",
+    b"b",
+    b"ab",
+    b".o",
+    b"a",
+    b"/",
+    b"/",
+    b"/",
+    b"*",
+    b"*",
+    b"**",
+    b"**/",
+    b"/**",
+    b"?",
+    b"[ab]",
+    b"[!a]",
+    b"[^b-z]",
+    b"[]-]",
+    b"[[:alpha:]]",
+    b"[a-",
+    b"\\",
+    b"\\*",
+    b" ",
+    b"\xff",
+    b"[\\]a]",
+    b"-",
+    b"{a,b}",
+    b"[[:x",
+    b"***",
+    b"[0-9]",
 ];
 
 fn name(dice: &mut Dice) -> Vec<u8> {
@@ -71,14 +99,19 @@ fn git(top: &Path, words: &[&str]) -> Command {
 
 /// What git says of each path, whether the last pattern that fits keeps it out.
 fn ignored_by_git(top: &Path, paths: &[(Vec<u8>, bool)]) -> Vec<bool> {
-    let mut child = git(top, &["check-ignore", "--no-index", "-z", "--stdin", "-v", "-n"]).spawn().unwrap();
+    let mut child =
+        git(top, &["check-ignore", "--no-index", "-z", "--stdin", "-v", "-n"]).spawn().unwrap();
     // A leading `./` keeps names from being taken for anything else.
-    let given: Vec<u8> = paths.iter().flat_map(|(path, _)| [b"./", &path[..], b"\0"].concat()).collect();
+    let given: Vec<u8> =
+        paths.iter().flat_map(|(path, _)| [b"./", &path[..], b"\0"].concat()).collect();
     child.stdin.take().unwrap().write_all(&given).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.code().is_some_and(|code| code < 2), "{output:?}");
     let fields: Vec<_> = output.stdout.split(|byte| *byte == 0).collect();
-    let answers: Vec<_> = fields.chunks_exact(4).map(|four| !four[2].is_empty() && !four[2].starts_with(b"!")).collect();
+    let answers: Vec<_> = fields
+        .chunks_exact(4)
+        .map(|four| !four[2].is_empty() && !four[2].starts_with(b"!"))
+        .collect();
     assert_eq!(answers.len(), paths.len(), "git answers for every path");
     answers
 }
@@ -99,13 +132,20 @@ fn the_same_is_filtered_as_git_ignores() {
             return skip("filter", "git cannot be run");
         }
         let paths = grow(top, &mut dice);
-        let rules: Vec<u8> = (0..dice.between(1, 6)).flat_map(|_| [pattern(&mut dice), b"\n".to_vec()].concat()).collect();
+        let rules: Vec<u8> = (0..dice.between(1, 6))
+            .flat_map(|_| [pattern(&mut dice), b"\n".to_vec()].concat())
+            .collect();
         std::fs::write(top.join(".gitignore"), &rules).unwrap();
         let filter = DirectionalFilter::from_rules(&rules);
         for ((path, is_directory), expected) in paths.iter().zip(ignored_by_git(top, &paths)) {
             let path = WorkspacePath::new(path.clone()).unwrap();
             let found = filter.is_filtered(&path, *is_directory);
-            assert_eq!(found, expected, "seed {seed}: {path} with {:?}", String::from_utf8_lossy(&rules));
+            assert_eq!(
+                found,
+                expected,
+                "seed {seed}: {path} with {:?}",
+                String::from_utf8_lossy(&rules)
+            );
         }
     }
 }

@@ -68,10 +68,15 @@ fn to_host(session: &mut HostSession, frame: Frame) -> Vec<host::Effect> {
 /// The words with which a host closes; nothing else may be done but send them.
 #[track_caller]
 fn closed(effects: &[host::Effect], expected: &str) {
-    let words = effects.iter().find_map(|effect| if let host::Effect::Close(words) = effect { Some(words) } else { None });
+    let words = effects.iter().find_map(|effect| {
+        if let host::Effect::Close(words) = effect { Some(words) } else { None }
+    });
     assert!(words.is_some_and(|words| words.contains(expected)), "{effects:?}");
     let harmless = |effect: &host::Effect| {
-        matches!(effect, host::Effect::Close(_) | host::Effect::Send(Frame::Goodbye(_) | Frame::Refused(_)))
+        matches!(
+            effect,
+            host::Effect::Close(_) | host::Effect::Send(Frame::Goodbye(_) | Frame::Refused(_))
+        )
     };
     assert!(effects.iter().all(harmless), "{effects:?}");
 }
@@ -82,7 +87,9 @@ fn old_and_future_peers_are_refused_with_words() {
         let mut session = HostSession::new(Arc::new(Limits::default()));
         let effects = to_host(&mut session, Frame::ForeignHello(Versions { oldest, newest }));
         closed(&effects, which);
-        assert!(matches!(&effects[0], host::Effect::Send(Frame::Refused(it)) if it.code == RefusedCode::Version));
+        assert!(
+            matches!(&effects[0], host::Effect::Send(Frame::Refused(it)) if it.code == RefusedCode::Version)
+        );
         assert!(to_host(&mut session, Frame::Hello(hello(None))).is_empty(), "it is over");
     }
 }
@@ -90,14 +97,21 @@ fn old_and_future_peers_are_refused_with_words() {
 #[test]
 fn nothing_counts_before_somebody_is_let_in() {
     let mut session = HostSession::new(Arc::new(Limits::default()));
-    closed(&to_host(&mut session, Frame::CatchupRequest(CatchupRequest { since: None })), "no greeting");
+    closed(
+        &to_host(&mut session, Frame::CatchupRequest(CatchupRequest { since: None })),
+        "no greeting",
+    );
     let mut session = HostSession::new(Arc::new(Limits::default()));
     to_host(&mut session, Frame::Hello(hello(None)));
     let fetch = Fetch { runs: vec![Run { wanted: wanted(b"x"), offset: 0, length: 1 }] };
     closed(&to_host(&mut session, Frame::Fetch(fetch)), "before it is let in");
     let mut session = HostSession::new(Arc::new(Limits::default()));
     to_host(&mut session, Frame::Hello(hello(None)));
-    let refused = Refused { code: RefusedCode::Token, versions: Versions::OURS, words: "unknown token".to_owned() };
+    let refused = Refused {
+        code: RefusedCode::Token,
+        versions: Versions::OURS,
+        words: "unknown token".to_owned(),
+    };
     closed(&session.handle(host::Event::Denied(refused), NOW), "unknown token");
 }
 
@@ -127,7 +141,10 @@ fn repeated_acknowledgements_change_nothing() {
     let mut session = host(Some(place(9)), true);
     for _ in 0..3 {
         let effects = to_host(&mut session, Frame::Ack(Ack { up_to: Some(place(4)), parts: 0 }));
-        assert!(effects.iter().all(|effect| matches!(effect, host::Effect::SetTimer(_))), "{effects:?}");
+        assert!(
+            effects.iter().all(|effect| matches!(effect, host::Effect::SetTimer(_))),
+            "{effects:?}"
+        );
         assert_eq!(session.acked(), Some(place(9)));
     }
 }
@@ -144,7 +161,8 @@ fn a_replica_ahead_of_the_log_is_filled_and_never_obeyed() {
         filters: Arc::new(Filters::default()),
     };
     let effects = session.handle(host::Event::Admitted(admission), NOW);
-    let required = |effect: &host::Effect| matches!(effect, host::Effect::Send(Frame::FullResyncRequired(_)));
+    let required =
+        |effect: &host::Effect| matches!(effect, host::Effect::Send(Frame::FullResyncRequired(_)));
     assert!(effects.iter().any(required), "{effects:?}");
     assert!(!effects.iter().any(|effect| matches!(effect, host::Effect::ReadLog(_))));
 }
@@ -174,16 +192,23 @@ fn floods_of_requests_end_the_link() {
     for _ in 0..4 {
         to_host(&mut session, Frame::TreeRequest(TreeRequest { paths: paths.clone() }));
     }
-    closed(&to_host(&mut session, Frame::TreeRequest(TreeRequest { paths })), "too many directories");
+    closed(
+        &to_host(&mut session, Frame::TreeRequest(TreeRequest { paths })),
+        "too many directories",
+    );
 }
 
 #[test]
 fn frames_that_only_a_host_sends_end_the_link() {
-    let push = Push { epoch: EPOCH, from: Seq(0), to: Seq(1), part: 0, last: true, items: Vec::new() };
+    let push =
+        Push { epoch: EPOCH, from: Seq(0), to: Seq(1), part: 0, last: true, items: Vec::new() };
     let goodbye = Frame::Goodbye(Goodbye { words: "bye".to_owned() });
     for frame in [Frame::Push(push), Frame::Hello(hello(None)), goodbye] {
         let effects = to_host(&mut host(Some(place(9)), true), frame);
-        assert!(effects.iter().any(|effect| matches!(effect, host::Effect::Close(_))), "{effects:?}");
+        assert!(
+            effects.iter().any(|effect| matches!(effect, host::Effect::Close(_))),
+            "{effects:?}"
+        );
     }
 }
 
@@ -199,13 +224,19 @@ fn batch(number: u64, writes: Vec<SentWrite>) -> WriteBack {
 #[test]
 fn who_may_not_write_back_writes_nothing() {
     let writes = vec![SentWrite { write: write(file(b"x")), inline: Some(b"x".to_vec()) }];
-    closed(&to_host(&mut host(Some(place(9)), false), Frame::WriteBack(batch(1, writes))), "may not write");
+    closed(
+        &to_host(&mut host(Some(place(9)), false), Frame::WriteBack(batch(1, writes))),
+        "may not write",
+    );
 }
 
 #[test]
 fn lies_in_a_batch_end_the_link() {
     let lying = vec![SentWrite { write: write(file(b"x")), inline: Some(b"y".to_vec()) }];
-    closed(&to_host(&mut host(Some(place(9)), true), Frame::WriteBack(batch(1, lying))), "not what its name says");
+    closed(
+        &to_host(&mut host(Some(place(9)), true), Frame::WriteBack(batch(1, lying))),
+        "not what its name says",
+    );
     let honest = vec![SentWrite { write: write(file(b"x")), inline: Some(b"x".to_vec()) }];
     let wrong = WriteBack { digest: ObjectId([0; 32]), ..batch(1, honest) };
     closed(&to_host(&mut host(Some(place(9)), true), Frame::WriteBack(wrong)), "digest");
@@ -213,13 +244,17 @@ fn lies_in_a_batch_end_the_link() {
         let version = Version::File { object: ObjectId([1; 32]), size, mode: 0o644, mtime_ns: 0 };
         SentWrite { write: write(version), inline: None }
     });
-    closed(&to_host(&mut host(Some(place(9)), true), Frame::WriteBack(batch(1, sizes.to_vec()))), "two lengths");
+    closed(
+        &to_host(&mut host(Some(place(9)), true), Frame::WriteBack(batch(1, sizes.to_vec()))),
+        "two lengths",
+    );
 }
 
 #[test]
 fn batches_without_end_are_cut_off() {
     let mut session = host(Some(place(9)), true);
-    let writes: Vec<_> = (0..2_000).map(|_| SentWrite { write: write(Version::Absent), inline: None }).collect();
+    let writes: Vec<_> =
+        (0..2_000).map(|_| SentWrite { write: write(Version::Absent), inline: None }).collect();
     let mut part = WriteBack { last: false, ..batch(1, writes) };
     let mut effects = Vec::new();
     for number in 0..10 {
@@ -240,8 +275,15 @@ fn a_second_batch_before_the_first_is_answered_ends_the_link() {
     assert!(effects.iter().any(|effect| matches!(effect, host::Effect::TakeWrites(_))));
     // The same again is nothing new.
     let again = to_host(&mut session, Frame::WriteBack(first.clone()));
-    assert!(!again.iter().any(|effect| matches!(effect, host::Effect::TakeWrites(_) | host::Effect::Close(_))));
-    closed(&to_host(&mut session, Frame::WriteBack(WriteBack { batch: 2, ..first })), "before batch 1 was answered");
+    assert!(
+        !again
+            .iter()
+            .any(|effect| matches!(effect, host::Effect::TakeWrites(_) | host::Effect::Close(_)))
+    );
+    closed(
+        &to_host(&mut session, Frame::WriteBack(WriteBack { batch: 2, ..first })),
+        "before batch 1 was answered",
+    );
 }
 
 // --- the sandbox and a hostile host -----------------------------------------------------------
@@ -292,10 +334,17 @@ fn to_sandbox(session: &mut SandboxSession, frame: Frame) -> Vec<sandbox::Effect
 /// A sandbox hangs up with these words, does nothing else, and is where it was.
 #[track_caller]
 fn hung_up(session: &SandboxSession, effects: &[sandbox::Effect], expected: &str) {
-    let words = effects.iter().find_map(|effect| if let sandbox::Effect::Disconnect(words) = effect { Some(words) } else { None });
+    let words = effects.iter().find_map(|effect| {
+        if let sandbox::Effect::Disconnect(words) = effect { Some(words) } else { None }
+    });
     assert!(words.is_some_and(|words| words.contains(expected)), "{effects:?}");
     let harmful = |effect: &sandbox::Effect| {
-        matches!(effect, sandbox::Effect::ApplyPush(_) | sandbox::Effect::PutContent { .. } | sandbox::Effect::PutPieces { .. })
+        matches!(
+            effect,
+            sandbox::Effect::ApplyPush(_)
+                | sandbox::Effect::PutContent { .. }
+                | sandbox::Effect::PutPieces { .. }
+        )
     };
     assert!(!effects.iter().any(harmful), "{effects:?}");
     assert_eq!(session.place(), Some(place(3)));
@@ -319,22 +368,29 @@ fn pushes_before_the_welcome_and_of_other_lives_are_refused() {
     let effects = to_sandbox(&mut session, Frame::Push(push(Vec::new())));
     hung_up(&session, &effects, "lets us in");
     let mut session = live();
-    let effects = to_sandbox(&mut session, Frame::Push(Push { epoch: Epoch([9; 16]), ..push(Vec::new()) }));
+    let effects =
+        to_sandbox(&mut session, Frame::Push(Push { epoch: Epoch([9; 16]), ..push(Vec::new()) }));
     hung_up(&session, &effects, "another life");
 }
 
 #[test]
 fn content_that_is_not_what_its_name_says_is_never_applied() {
     let mut session = live();
-    let effects = to_sandbox(&mut session, Frame::Push(push(vec![item("f", b"true", Some(b"lies"))])));
+    let effects =
+        to_sandbox(&mut session, Frame::Push(push(vec![item("f", b"true", Some(b"lies"))])));
     hung_up(&session, &effects, "not what its name says");
     let mut session = live();
     let content = vec![1; 5000];
     let effects = to_sandbox(&mut session, Frame::Push(push(vec![item("f", &content, None)])));
-    let id = effects.iter().find_map(|effect| if let sandbox::Effect::HasContents { id, .. } = effect { Some(*id) } else { None });
+    let id = effects.iter().find_map(|effect| {
+        if let sandbox::Effect::HasContents { id, .. } = effect { Some(*id) } else { None }
+    });
     let object = ObjectId::of(&content);
     session.handle(sandbox::Event::Lacking { id: id.unwrap(), objects: vec![object] }, NOW);
-    let effects = to_sandbox(&mut session, Frame::Content(Content { object, offset: 0, bytes: vec![2; 5000] }));
+    let effects = to_sandbox(
+        &mut session,
+        Frame::Content(Content { object, offset: 0, bytes: vec![2; 5000] }),
+    );
     hung_up(&session, &effects, "not what its name says");
 }
 
@@ -345,8 +401,11 @@ fn a_list_of_pieces_that_is_a_bomb_is_refused() {
     let version = Version::File { object: ObjectId([5; 32]), size, mode: 0o644, mtime_ns: 0 };
     let large = PushItem { item: Item { path: path("f"), seq: Seq(1), version }, inline: None };
     let effects = to_sandbox(&mut session, Frame::Push(push(vec![large])));
-    let id = effects.iter().find_map(|effect| if let sandbox::Effect::HasContents { id, .. } = effect { Some(*id) } else { None });
-    session.handle(sandbox::Event::Lacking { id: id.unwrap(), objects: vec![ObjectId([5; 32])] }, NOW);
+    let id = effects.iter().find_map(|effect| {
+        if let sandbox::Effect::HasContents { id, .. } = effect { Some(*id) } else { None }
+    });
+    session
+        .handle(sandbox::Event::Lacking { id: id.unwrap(), objects: vec![ObjectId([5; 32])] }, NOW);
     let pieces = vec![Piece { id: ObjectId([6; 32]), length: 1 << 20 }; 1025];
     let bomb = Manifest { object: ObjectId([5; 32]), size, first: 0, last: false, pieces };
     let effects = to_sandbox(&mut session, Frame::Manifest(bomb));
@@ -358,7 +417,10 @@ fn a_gap_is_asked_for_and_not_applied() {
     let mut session = live();
     let effects = to_sandbox(&mut session, Frame::Push(Push { from: Seq(5), ..push(Vec::new()) }));
     let since = Some(place(3));
-    assert!(effects.contains(&sandbox::Effect::Send(Frame::CatchupRequest(CatchupRequest { since }))), "{effects:?}");
+    assert!(
+        effects.contains(&sandbox::Effect::Send(Frame::CatchupRequest(CatchupRequest { since }))),
+        "{effects:?}"
+    );
     assert!(!effects.iter().any(|effect| matches!(effect, sandbox::Effect::ApplyPush(_))));
 }
 
@@ -366,8 +428,12 @@ fn a_gap_is_asked_for_and_not_applied() {
 fn nothing_is_acknowledged_before_it_is_durable() {
     let mut session = live();
     let effects = to_sandbox(&mut session, Frame::Push(push(vec![item("f", b"x", Some(b"x"))])));
-    let acks = |effects: &[sandbox::Effect]| effects.iter().any(|effect| matches!(effect, sandbox::Effect::Send(Frame::Ack(_))));
-    let id = effects.iter().find_map(|effect| if let sandbox::Effect::ApplyPush(push) = effect { Some(push.id) } else { None });
+    let acks = |effects: &[sandbox::Effect]| {
+        effects.iter().any(|effect| matches!(effect, sandbox::Effect::Send(Frame::Ack(_))))
+    };
+    let id = effects.iter().find_map(|effect| {
+        if let sandbox::Effect::ApplyPush(push) = effect { Some(push.id) } else { None }
+    });
     assert!(!acks(&effects) && session.place() == Some(place(3)));
     // A wrong answer is none.
     assert!(!acks(&session.handle(sandbox::Event::Applied { id: 999 }, NOW)));
@@ -380,7 +446,10 @@ fn a_host_gets_no_content_but_that_of_the_batch() {
     let mut session = live();
     let run = Run { wanted: wanted(b"a secret of the sandbox"), offset: 0, length: 5 };
     let effects = to_sandbox(&mut session, Frame::Fetch(Fetch { runs: vec![run.clone()] }));
-    assert!(effects.contains(&sandbox::Effect::Send(Frame::Missing(run.wanted.object))), "{effects:?}");
+    assert!(
+        effects.contains(&sandbox::Effect::Send(Frame::Missing(run.wanted.object))),
+        "{effects:?}"
+    );
     assert!(!effects.iter().any(|effect| matches!(effect, sandbox::Effect::ReadContent(_))));
 }
 
@@ -388,7 +457,9 @@ fn a_host_gets_no_content_but_that_of_the_batch() {
 fn answers_that_do_not_fit_the_batch_are_refused() {
     let mut session = sandbox();
     let effects = to_sandbox(&mut session, Frame::Welcome(welcome()));
-    let id = effects.iter().find_map(|effect| if let sandbox::Effect::NextBatch { id, .. } = effect { Some(*id) } else { None });
+    let id = effects.iter().find_map(|effect| {
+        if let sandbox::Effect::NextBatch { id, .. } = effect { Some(*id) } else { None }
+    });
     let writes = vec![SentWrite { write: write(file(b"x")), inline: Some(b"x".to_vec()) }];
     let batch = Some(sandbox::Batch { number: 4, writes });
     session.handle(sandbox::Event::Batch { id: id.unwrap(), batch }, NOW);
@@ -397,7 +468,10 @@ fn answers_that_do_not_fit_the_batch_are_refused() {
         Frame::WriteBackResult(WriteBackResult { batch, part: 0, last: true, outcome })
     };
     let effects = to_sandbox(&mut session, result(3, 1));
-    assert!(effects.iter().all(|effect| matches!(effect, sandbox::Effect::SetTimer(_))), "another batch: {effects:?}");
+    assert!(
+        effects.iter().all(|effect| matches!(effect, sandbox::Effect::SetTimer(_))),
+        "another batch: {effects:?}"
+    );
     let effects = to_sandbox(&mut session, result(4, 2));
     hung_up(&session, &effects, "more writes than were sent");
 }
@@ -406,9 +480,19 @@ fn answers_that_do_not_fit_the_batch_are_refused() {
 fn listings_that_were_not_asked_for_are_nothing() {
     let mut session = live();
     let node = Node { name: b"a".to_vec(), version: file(b"x"), below: None };
-    let listing = TreeListing { path: path("d"), place: place(9), part: 0, last: true, found: true, entries: vec![node] };
+    let listing = TreeListing {
+        path: path("d"),
+        place: place(9),
+        part: 0,
+        last: true,
+        found: true,
+        entries: vec![node],
+    };
     let effects = to_sandbox(&mut session, Frame::TreeListing(listing));
-    assert!(effects.iter().all(|effect| matches!(effect, sandbox::Effect::SetTimer(_))), "{effects:?}");
+    assert!(
+        effects.iter().all(|effect| matches!(effect, sandbox::Effect::SetTimer(_))),
+        "{effects:?}"
+    );
 }
 
 /// A laptop wakes up: the clock has jumped, nobody is there any more, and it comes back at once.

@@ -78,8 +78,12 @@ pub fn differing(one: &Tree, other: &Tree) -> Vec<WorkspacePath> {
 
 /// What a directory holds.
 pub fn children(tree: &Tree, directory: &WorkspacePath) -> Vec<WorkspacePath> {
-    let below = tree.range(directory.join(&[1])..).take_while(|(path, _)| path.is_within(directory));
-    below.filter(|(path, _)| path.parent().as_ref() == Some(directory)).map(|(path, _)| path.clone()).collect()
+    let below =
+        tree.range(directory.join(&[1])..).take_while(|(path, _)| path.is_within(directory));
+    below
+        .filter(|(path, _)| path.parent().as_ref() == Some(directory))
+        .map(|(path, _)| path.clone())
+        .collect()
 }
 
 /// A directory and everything below it.

@@ -18,7 +18,12 @@ pub struct Edit {
 }
 
 /// Works on a tree; `serial` makes every content its own.
-pub fn edit(tree: &Tree, contents: &dyn Fn(&ObjectId) -> Option<Vec<u8>>, serial: &mut u64, dice: &mut Dice) -> Edit {
+pub fn edit(
+    tree: &Tree,
+    contents: &dyn Fn(&ObjectId) -> Option<Vec<u8>>,
+    serial: &mut u64,
+    dice: &mut Dice,
+) -> Edit {
     let mut edit = Edit::default();
     match dice.below(20) {
         0..=5 => write(tree, &mut edit, serial, dice),
@@ -134,7 +139,11 @@ fn shift(tree: &Tree, from: &WorkspacePath, to: &WorkspacePath, edit: &mut Edit)
 
 /// Files change their names in a circle.
 fn cycle(tree: &Tree, edit: &mut Edit, dice: &mut Dice) {
-    let files: Vec<_> = tree.iter().filter(|(_, version)| !version.is_directory()).map(|(path, _)| path.clone()).collect();
+    let files: Vec<_> = tree
+        .iter()
+        .filter(|(_, version)| !version.is_directory())
+        .map(|(path, _)| path.clone())
+        .collect();
     if files.len() < 3 {
         return;
     }
@@ -186,7 +195,9 @@ fn chmod(tree: &Tree, edit: &mut Edit, dice: &mut Dice) {
     let Some(path) = some_path(tree, dice) else { return };
     let mode = *dice.pick(&[0o600, 0o644, 0o700, 0o755]);
     let version = match disk::at(tree, &path) {
-        Version::File { object, size, mtime_ns, .. } => Version::File { object, size, mode, mtime_ns },
+        Version::File { object, size, mtime_ns, .. } => {
+            Version::File { object, size, mode, mtime_ns }
+        }
         Version::Directory { .. } => Version::Directory { mode: mode | 0o700 },
         _ => return,
     };

@@ -54,7 +54,9 @@ impl Host {
 
     /// What replicas see of the tree.
     pub fn visible(&self) -> Tree {
-        let seen = self.store.known.iter().filter(|(path, version)| !self.push_filter().is_filtered(path, version.is_directory()));
+        let seen = self.store.known.iter().filter(|(path, version)| {
+            !self.push_filter().is_filtered(path, version.is_directory())
+        });
         seen.map(|(path, version)| (path.clone(), version.clone())).collect()
     }
 
@@ -77,17 +79,23 @@ impl Host {
                 filters: self.filters.clone(),
             })],
             Effect::ReadLog(read) => vec![Event::LogRead(self.read_log(&read))],
-            Effect::ReadTree(paths) => paths.into_iter().map(|path| Event::TreeRead(self.read_tree(path))).collect(),
+            Effect::ReadTree(paths) => {
+                paths.into_iter().map(|path| Event::TreeRead(self.read_tree(path))).collect()
+            }
             Effect::ReadContent { run, offered } => {
                 let bytes = self.readable(&run.wanted.object, &run.wanted.path, offered);
                 let end = run.offset + u64::from(run.length);
-                let bytes = bytes.and_then(|bytes| bytes.get(run.offset as usize..end as usize)).map(<[u8]>::to_vec);
+                let bytes = bytes
+                    .and_then(|bytes| bytes.get(run.offset as usize..end as usize))
+                    .map(<[u8]>::to_vec);
                 self.own.extend(bytes.is_some().then_some((replica, run.wanted.object)));
                 vec![Event::ContentRead(run, bytes)]
             }
             Effect::ReadManifest { wanted, .. } => vec![Event::ManifestRead(wanted, None)],
             Effect::Lacking { id, objects, .. } => {
-                let must = |object: &ObjectId| !self.own.contains(&(replica, *object)) || self.store.content(object).is_none();
+                let must = |object: &ObjectId| {
+                    !self.own.contains(&(replica, *object)) || self.store.content(object).is_none()
+                };
                 vec![Event::Lacking { id, objects: objects.into_iter().filter(must).collect() }]
             }
             Effect::PutContent { object, bytes } => {
@@ -96,7 +104,9 @@ impl Host {
                 vec![Event::ContentPut(object, true)]
             }
             Effect::PutPieces { object, .. } => vec![Event::ContentPut(object, false)],
-            Effect::TakeWrites(batch) => vec![Event::WritesTaken(self.take_writes(id, batch, fuse, oracle)?)],
+            Effect::TakeWrites(batch) => {
+                vec![Event::WritesTaken(self.take_writes(id, batch, fuse, oracle)?)]
+            }
             _ => Vec::new(),
         })
     }
@@ -124,11 +134,21 @@ impl Host {
             paths.remove(after);
         }
         let visible = |path: &WorkspacePath| {
-            let was = self.store.rows.iter().flat_map(|row| &row.changes).filter(|change| change.path == *path);
+            let was = self
+                .store
+                .rows
+                .iter()
+                .flat_map(|row| &row.changes)
+                .filter(|change| change.path == *path);
             let mut kinds = was.flat_map(|change| [&change.before, &change.after]).flatten();
             !self.push_filter().is_filtered(path, kinds.any(Version::is_directory))
         };
-        let mut items: Vec<_> = paths.iter().filter(|path| visible(path)).take(PART + 1).map(|path| self.item(path)).collect();
+        let mut items: Vec<_> = paths
+            .iter()
+            .filter(|path| visible(path))
+            .take(PART + 1)
+            .map(|path| self.item(path))
+            .collect();
         let more = items.len() > PART;
         items.truncate(PART);
         LogRead::Part(LogPart { to, items, more })
@@ -177,7 +197,11 @@ impl Host {
         let honest: Vec<Write> = writes.into_iter().map(|sent| sent.write).collect();
         let writes: Vec<Write> = honest.iter().map(|write| self.as_seen(write.clone())).collect();
         let filters = self.filters.clone();
-        let gone: BTreeSet<_> = writes.iter().filter(|write| write.after.object().is_some_and(|it| missing.contains(&it))).map(|write| write.path.clone()).collect();
+        let gone: BTreeSet<_> = writes
+            .iter()
+            .filter(|write| write.after.object().is_some_and(|it| missing.contains(&it)))
+            .map(|write| write.path.clone())
+            .collect();
         let admit = |path: &WorkspacePath, directory: bool| match () {
             () if gone.contains(path) => May::NotAllowed,
             () if filters.write_back.is_filtered(path, directory) => May::Filtered,
@@ -185,8 +209,13 @@ impl Host {
         };
         let judged = judge(&self.store, &writes, &Rules { admit: &admit, folds: false });
         oracle.judged(&self.store.known, &honest, &judged.decisions);
-        let record = if judged.steps.is_empty() { self.store.head() } else { self.store.head().next() };
-        let verdicts: Vec<_> = judged.decisions.into_iter().map(|decision: Decision| decision.verdict(record)).collect();
+        let record =
+            if judged.steps.is_empty() { self.store.head() } else { self.store.head().next() };
+        let verdicts: Vec<_> = judged
+            .decisions
+            .into_iter()
+            .map(|decision: Decision| decision.verdict(record))
+            .collect();
         let mut kept = self.store.durable.clone();
         kept.batches.insert(id, (number, digest, verdicts.clone()));
         self.store.carry_out(judged.steps, false, kept, fuse)?;
@@ -197,7 +226,9 @@ impl Host {
     /// A host that does not compare would take everything for made on what stands there.
     fn as_seen(&self, write: Write) -> Write {
         match self.mutation {
-            Mutation::IgnoreBase => Write { base: disk::at(&self.store.known, &write.path), ..write },
+            Mutation::IgnoreBase => {
+                Write { base: disk::at(&self.store.known, &write.path), ..write }
+            }
             _ => write,
         }
     }

@@ -55,12 +55,18 @@ fn worlds_come_to_rest_and_lose_nothing() {
     };
     let steps: usize = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..2).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).sum()
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .sum()
     });
     let took = begun.elapsed();
     #[expect(clippy::print_stderr, reason = "how fast it is")]
     {
-        eprintln!("{count} worlds, {steps} steps, {:.0} worlds a second", count as f64 / took.as_secs_f64());
+        eprintln!(
+            "{count} worlds, {steps} steps, {:.0} worlds a second",
+            count as f64 / took.as_secs_f64()
+        );
     }
 }
 
@@ -105,8 +111,17 @@ fn worlds_meet_everything_that_can_happen() {
         seen.append(&mut world.seen);
     }
     let expected = [
-        "acceptance", "anything else", "catch-up", "content", "goodbye", "later part of a push", "listing",
-        "rejection", "renumber", "resync of another life", "resync of who is too old",
+        "acceptance",
+        "anything else",
+        "catch-up",
+        "content",
+        "goodbye",
+        "later part of a push",
+        "listing",
+        "rejection",
+        "renumber",
+        "resync of another life",
+        "resync of who is too old",
     ];
     for what in expected {
         assert!(seen.contains(what), "no world has seen: {what}; only {seen:?}");

@@ -31,14 +31,22 @@ impl Oracle {
             let stands = disk::at(known, &write.path);
             if *decision == Decision::Take && !stands.same_value(&write.base) {
                 let Write { path, base, .. } = write;
-                self.wrong.push(format!("a write of {path} made on {base:?} was taken over {stands:?}"));
+                self.wrong
+                    .push(format!("a write of {path} made on {base:?} was taken over {stands:?}"));
             }
         }
     }
 
     /// A batch counts once: it is never answered in two ways.
-    pub fn answered(&mut self, replica: ReplicaId, batch: u64, digest: ObjectId, verdicts: &[Verdict]) {
-        let first = self.answers.entry((replica, batch, digest)).or_insert_with(|| verdicts.to_vec());
+    pub fn answered(
+        &mut self,
+        replica: ReplicaId,
+        batch: u64,
+        digest: ObjectId,
+        verdicts: &[Verdict],
+    ) {
+        let first =
+            self.answers.entry((replica, batch, digest)).or_insert_with(|| verdicts.to_vec());
         if first != verdicts {
             self.wrong.push(format!("batch {batch} was answered {first:?} and then {verdicts:?}"));
         }
@@ -55,9 +63,12 @@ impl Oracle {
     /// What was acknowledged is still there after a crash.
     pub fn woke_up(&mut self, replica: usize, place: Option<Place>) {
         if let Some(acked) = self.acked.get(&replica) {
-            let kept = place.is_some_and(|place| place.epoch != acked.epoch || place.seq >= acked.seq);
+            let kept =
+                place.is_some_and(|place| place.epoch != acked.epoch || place.seq >= acked.seq);
             if !kept {
-                self.wrong.push(format!("sandbox {replica} acknowledged {acked:?} and woke up at {place:?}"));
+                self.wrong.push(format!(
+                    "sandbox {replica} acknowledged {acked:?} and woke up at {place:?}"
+                ));
             }
         }
     }
@@ -81,7 +92,8 @@ impl Oracle {
     pub fn check_conflicts(&mut self, replica: usize, found: &[Write]) {
         for (_, write) in self.rejected.iter().filter(|(number, _)| *number == replica) {
             if !found.contains(write) {
-                self.wrong.push(format!("the rejected write {write:?} of sandbox {replica} is nowhere"));
+                self.wrong
+                    .push(format!("the rejected write {write:?} of sandbox {replica} is nowhere"));
             }
         }
     }
@@ -96,7 +108,10 @@ impl Oracle {
             *count += 1;
             let meant = self.made.get(&(change.path.clone(), hash)).copied().unwrap_or(0);
             if *count > meant {
-                self.wrong.push(format!("{} became {after:?} {count} times and was meant to {meant} times", change.path));
+                self.wrong.push(format!(
+                    "{} became {after:?} {count} times and was meant to {meant} times",
+                    change.path
+                ));
             }
         }
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chronicle_core::replica::{
-    Fold, Item, Listing, LocalChange, Node, Place, Tree as Hashed, Verdict, Version, Write, host_shows,
-    merge_conflict, receive, resync_step,
+    Fold, Item, Listing, LocalChange, Node, Place, Tree as Hashed, Verdict, Version, Write,
+    host_shows, merge_conflict, receive, resync_step,
 };
 use chronicle_core::{Epoch, ObjectId, Seq, WorkspacePath};
 use chronicle_replica::filter::Filters;
@@ -81,12 +81,21 @@ impl Replica {
     /// What replication sees of the tree.
     pub fn visible(&self) -> Tree {
         let filter = &self.filters.push;
-        let seen = self.store.known.iter().filter(|(path, version)| !filter.is_filtered(path, version.is_directory()));
+        let seen = self
+            .store
+            .known
+            .iter()
+            .filter(|(path, version)| !filter.is_filtered(path, version.is_directory()));
         seen.map(|(path, version)| (path.clone(), version.clone())).collect()
     }
 
     /// Carries out an effect that is answered.
-    pub fn carry_out(&mut self, effect: Effect, fuse: &mut Fuse, oracle: &mut Oracle) -> Result<Vec<Event>, Crashed> {
+    pub fn carry_out(
+        &mut self,
+        effect: Effect,
+        fuse: &mut Fuse,
+        oracle: &mut Oracle,
+    ) -> Result<Vec<Event>, Crashed> {
         fuse.step()?;
         Ok(match effect {
             Effect::HasContents { id, objects } => {
@@ -103,7 +112,9 @@ impl Replica {
                 self.apply(push, fuse)?;
                 vec![Event::Applied { id }]
             }
-            Effect::NextBatch { id, .. } => vec![Event::Batch { id, batch: self.next_batch(fuse)? }],
+            Effect::NextBatch { id, .. } => {
+                vec![Event::Batch { id, batch: self.next_batch(fuse)? }]
+            }
             Effect::Answered { id, batch, verdicts } => {
                 self.answered(batch, &verdicts, fuse, oracle)?;
                 vec![Event::AnswerKept { id, more: true }]
@@ -119,7 +130,9 @@ impl Replica {
             Effect::ReadContent(run) => {
                 let end = run.offset + u64::from(run.length);
                 let content = self.store.content(&run.wanted.object);
-                let bytes = content.and_then(|bytes| bytes.get(run.offset as usize..end as usize)).map(<[u8]>::to_vec);
+                let bytes = content
+                    .and_then(|bytes| bytes.get(run.offset as usize..end as usize))
+                    .map(<[u8]>::to_vec);
                 vec![Event::ContentRead(run, bytes)]
             }
             Effect::ReadManifest(wanted) => vec![Event::ManifestRead(wanted, None)],
@@ -155,21 +168,32 @@ impl Replica {
     }
 
     /// Puts what the host shows, except over writes that it may still take.
-    fn put(&mut self, items: &BTreeMap<WorkspacePath, Item>, mark: Seq, mut kept: Kept, fuse: &mut Fuse) -> Result<(), Crashed> {
+    fn put(
+        &mut self,
+        items: &BTreeMap<WorkspacePath, Item>,
+        mark: Seq,
+        mut kept: Kept,
+        fuse: &mut Fuse,
+    ) -> Result<(), Crashed> {
         let pending = self.pending(mark);
-        let here = |item: &&Item| item.version.object().is_none_or(|object| self.store.content(&object).is_some());
+        let here = |item: &&Item| {
+            item.version.object().is_none_or(|object| self.store.content(&object).is_some())
+        };
         let can: Vec<Item> = items.values().filter(here).cloned().collect();
         let received = receive(&self.store, &pending, &can, Seq(0), false);
         let cannot = items.values().filter(|item| !here(item)).map(|item| item.path.clone());
         let told = received.told.iter().map(|item| item.path.clone());
-        let left = received.left.iter().map(|left| left.item.path.clone()).chain(told).chain(cannot);
-        kept.left = left.filter_map(|path| Some((path.clone(), items.get(&path)?.clone()))).collect();
+        let left =
+            received.left.iter().map(|left| left.item.path.clone()).chain(told).chain(cannot);
+        kept.left =
+            left.filter_map(|path| Some((path.clone(), items.get(&path)?.clone()))).collect();
         self.store.carry_out(received.steps, true, kept, fuse)
     }
 
     fn own_changes(&self, row: &super::store::Row) -> Vec<LocalChange> {
         let travels = |change: &&LocalChange| {
-            let directory = [&change.before, &change.after].into_iter().flatten().any(Version::is_directory);
+            let directory =
+                [&change.before, &change.after].into_iter().flatten().any(Version::is_directory);
             !self.filters.write_back.is_filtered(&change.path, directory)
         };
         row.changes.iter().filter(travels).cloned().collect()
@@ -227,7 +251,13 @@ impl Replica {
         Ok(Some(Batch { number, writes: writes.into_iter().map(sent).collect() }))
     }
 
-    fn answered(&mut self, batch: u64, verdicts: &[Verdict], fuse: &mut Fuse, oracle: &mut Oracle) -> Result<(), Crashed> {
+    fn answered(
+        &mut self,
+        batch: u64,
+        verdicts: &[Verdict],
+        fuse: &mut Fuse,
+        oracle: &mut Oracle,
+    ) -> Result<(), Crashed> {
         let Some((number, up_to, seen)) = self.store.durable.batch else { return Ok(()) };
         if number != batch {
             return Ok(());
@@ -258,7 +288,10 @@ impl Replica {
             }
         }
         self.put(&items, up_to, kept, fuse)?;
-        let lost = writes.iter().zip(verdicts).filter(|(_, verdict)| matches!(verdict, Verdict::Rejected { .. }));
+        let lost = writes
+            .iter()
+            .zip(verdicts)
+            .filter(|(_, verdict)| matches!(verdict, Verdict::Rejected { .. }));
         lost.for_each(|(write, _)| oracle.rejected(self.number, write));
         for (path, theirs, merged) in merges {
             self.write_merge(&path, &theirs, merged, oracle);
@@ -273,13 +306,26 @@ impl Replica {
     }
 
     /// A clean merge is a new write, on what the host has.
-    fn write_merge(&mut self, path: &WorkspacePath, theirs: &Version, merged: Vec<u8>, oracle: &mut Oracle) {
+    fn write_merge(
+        &mut self,
+        path: &WorkspacePath,
+        theirs: &Version,
+        merged: Vec<u8>,
+        oracle: &mut Oracle,
+    ) {
         let Version::File { mode, mtime_ns, .. } = theirs else { return };
-        if !disk::at(&self.store.known, path).same_value(theirs) || !disk::at(&self.store.disk.live, path).same_value(theirs) {
+        if !disk::at(&self.store.known, path).same_value(theirs)
+            || !disk::at(&self.store.disk.live, path).same_value(theirs)
+        {
             return;
         }
         let size = merged.len() as u64;
-        let version = Version::File { object: self.store.keep(merged), size, mode: *mode, mtime_ns: *mtime_ns };
+        let version = Version::File {
+            object: self.store.keep(merged),
+            size,
+            mode: *mode,
+            mtime_ns: *mtime_ns,
+        };
         oracle.made(path, &version);
         self.store.disk.put(path, &version, false);
         self.store.disk.sync();

@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use chronicle_core::replica::{LocalChange, Node, Owner, Stand, Standing, Step, Tree as Hashed, Version, digest};
+use chronicle_core::replica::{
+    LocalChange, Node, Owner, Stand, Standing, Step, Tree as Hashed, Version, digest,
+};
 use chronicle_core::{
-    Author, Change, Entry, Epoch, Evidence, Kind, Labels, Log, MemoryLog, ObjectId, Record, Seq, Time,
-    WorkspaceId, WorkspacePath,
+    Author, Change, Entry, Epoch, Evidence, Kind, Labels, Log, MemoryLog, ObjectId, Record, Seq,
+    Time, WorkspaceId, WorkspacePath,
 };
 use chronicle_testing::dice::Dice;
 
@@ -118,7 +120,11 @@ impl<N: Clone> Store<N> {
         true
     }
 
-    fn change(&self, path: &WorkspacePath, moves: &[(WorkspacePath, WorkspacePath)]) -> LocalChange {
+    fn change(
+        &self,
+        path: &WorkspacePath,
+        moves: &[(WorkspacePath, WorkspacePath)],
+    ) -> LocalChange {
         let (before, after) = (disk::at(&self.known, path), disk::at(&self.disk.live, path));
         let moved = moves.iter().rev().find(|(_, to)| to == path && after.is_present());
         let from = moved.map(|(from, _)| from.clone());
@@ -147,7 +153,13 @@ impl<N: Clone> Store<N> {
     }
 
     /// Does steps so that either all of them count or none: plan, write, sync, record.
-    pub fn carry_out(&mut self, steps: Vec<Step>, pushed: bool, note: N, fuse: &mut Fuse) -> Result<(), Crashed> {
+    pub fn carry_out(
+        &mut self,
+        steps: Vec<Step>,
+        pushed: bool,
+        note: N,
+        fuse: &mut Fuse,
+    ) -> Result<(), Crashed> {
         fuse.step()?;
         self.contents.append(&mut self.staged);
         fuse.step()?;

@@ -183,7 +183,12 @@ impl World {
                 let who = self.dice.below(everybody);
                 self.at_random(Due::Partition(who), TROUBLE);
             }
-            let rare = [(Due::Prune, 30), (Due::Restore, 8), (Due::Rebirth(self.dice.below(everybody)), 10), (Due::ClockJump, 15)];
+            let rare = [
+                (Due::Prune, 30),
+                (Due::Restore, 8),
+                (Due::Rebirth(self.dice.below(everybody)), 10),
+                (Due::ClockJump, 15),
+            ];
             if self.dice.chance(15) {
                 let who = self.dice.below(everybody);
                 self.at_random(Due::Freeze(who), TROUBLE);
@@ -245,7 +250,10 @@ impl World {
 
     fn restless(&self) -> String {
         let state = |one: &Box_| {
-            let session = one.session.as_ref().map(|session| (session.place(), session.host_place(), session.is_idle()));
+            let session = one
+                .session
+                .as_ref()
+                .map(|session| (session.place(), session.host_place(), session.is_idle()));
             format!("{session:?} link {:?} cut {}", one.link, one.cut)
         };
         let all: Vec<_> = self.boxes.iter().map(state).collect();
@@ -402,7 +410,8 @@ impl World {
                 one.replica.store.open();
                 self.oracle.woke_up(who, one.replica.store.durable.place);
                 one.replica.store.look();
-                one.session = Some(SandboxSession::new(one.replica.begin(), self.limits.clone(), random));
+                one.session =
+                    Some(SandboxSession::new(one.replica.begin(), self.limits.clone(), random));
                 self.sandbox_event(who, sandbox::Event::Start);
             }
         }
@@ -463,7 +472,15 @@ impl World {
         self.next_link += 1;
         let host_end = Some(HostSession::new(self.limits.clone()));
         let births = self.boxes[who].births;
-        let link = Link { sandbox: who, births, host_end, sandbox_end: true, up: self.now, down: self.now, timer: Duration::ZERO };
+        let link = Link {
+            sandbox: who,
+            births,
+            host_end,
+            sandbox_end: true,
+            up: self.now,
+            down: self.now,
+            timer: Duration::ZERO,
+        };
         self.links.insert(self.next_link, link);
         self.boxes[who].link = Some(self.next_link);
         let number = self.next_link;
@@ -492,7 +509,11 @@ impl World {
                 time = time.max(*last);
                 *last = time;
             }
-            let due = if up { Due::ToHost(link, bytes.clone()) } else { Due::ToSandbox(link, bytes.clone()) };
+            let due = if up {
+                Due::ToHost(link, bytes.clone())
+            } else {
+                Due::ToSandbox(link, bytes.clone())
+            };
             self.at(time, due);
         }
     }
@@ -509,7 +530,11 @@ impl World {
     }
 
     fn to_sandbox(&mut self, link: usize, bytes: &[u8]) {
-        let Some(who) = self.links.get(&link).filter(|link| link.sandbox_end).map(|link| link.sandbox) else { return };
+        let Some(who) =
+            self.links.get(&link).filter(|link| link.sandbox_end).map(|link| link.sandbox)
+        else {
+            return;
+        };
         if self.boxes[who].link == Some(link) {
             let frame = decode(bytes).expect("what was encoded decodes");
             self.sandbox_event(who, sandbox::Event::Frame(frame));
@@ -563,7 +588,10 @@ impl World {
 
     fn host_event(&mut self, link: usize, event: host::Event) {
         let clock = self.clock();
-        let Some(session) = self.links.get_mut(&link).and_then(|link| link.host_end.as_mut()) else { return };
+        let Some(session) = self.links.get_mut(&link).and_then(|link| link.host_end.as_mut())
+        else {
+            return;
+        };
         let effects = session.handle(event, clock);
         for effect in effects {
             match effect {
@@ -634,7 +662,10 @@ impl World {
                 }
                 sandbox::Effect::ApplyPush(push) if self.mutation == Mutation::AckBeforeDurable => {
                     let id = push.id;
-                    self.soon(200, Due::SandboxWork(who, life, Box::new(sandbox::Effect::ApplyPush(push))));
+                    self.soon(
+                        200,
+                        Due::SandboxWork(who, life, Box::new(sandbox::Effect::ApplyPush(push))),
+                    );
                     self.sandbox_event(who, sandbox::Event::Applied { id });
                 }
                 effect => self.soon(10, Due::SandboxWork(who, life, Box::new(effect))),
@@ -659,9 +690,12 @@ impl World {
     fn is_quiet(&self) -> bool {
         let place = Some(self.host.place());
         let idle = |one: &Box_| {
-            one.session.as_ref().is_some_and(|session| session.is_idle() && session.place() == place)
+            one.session
+                .as_ref()
+                .is_some_and(|session| session.is_idle() && session.place() == place)
         };
-        let waits = |due: &Due| matches!(due, Due::HostTick(..) | Due::SandboxTick(..) | Due::LinkDown(..));
+        let waits =
+            |due: &Due| matches!(due, Due::HostTick(..) | Due::SandboxTick(..) | Due::LinkDown(..));
         self.host_up && self.boxes.iter().all(idle) && self.dues.values().all(waits)
     }
 
@@ -672,12 +706,16 @@ impl World {
             let one = &self.boxes[number];
             let found = one.replica.visible();
             let held = held(&one.replica);
-            let wrong = disk::differing(&expected, &found).into_iter().find(|path| !held.contains(path));
+            let wrong =
+                disk::differing(&expected, &found).into_iter().find(|path| !held.contains(path));
             if let Some(path) = wrong {
                 let (there, here) = (disk::at(&expected, &path), disk::at(&found, &path));
-                self.oracle.wrong.push(format!("sandbox {number} has {here:?} at {path} and the host {there:?}"));
+                self.oracle.wrong.push(format!(
+                    "sandbox {number} has {here:?} at {path} and the host {there:?}"
+                ));
             }
-            let found: Vec<_> = one.replica.store.durable.conflicts.iter().map(|it| it.write.clone()).collect();
+            let found: Vec<_> =
+                one.replica.store.durable.conflicts.iter().map(|it| it.write.clone()).collect();
             let _ = write!(all, "{:?}{}", one.replica.store.known, found.len());
             self.oracle.check_conflicts(number, &found);
         }
@@ -694,7 +732,8 @@ impl World {
 fn held(replica: &Replica) -> Vec<WorkspacePath> {
     let filter = &replica.filters.push;
     let known = &replica.store.known;
-    let kept = known.iter().filter(|(path, version)| filter.is_filtered(path, version.is_directory()));
+    let kept =
+        known.iter().filter(|(path, version)| filter.is_filtered(path, version.is_directory()));
     kept.flat_map(|(path, _)| path.ancestors()).collect()
 }
 
@@ -707,7 +746,11 @@ fn kind(frame: &Frame) -> &'static str {
         Frame::Push(push) if push.part > 0 => "later part of a push",
         Frame::WriteBackResult(result) => match &result.outcome {
             Outcome::Renumber(_) => "renumber",
-            Outcome::Verdicts(verdicts) if verdicts.iter().any(|it| matches!(it, Verdict::Rejected { .. })) => "rejection",
+            Outcome::Verdicts(verdicts)
+                if verdicts.iter().any(|it| matches!(it, Verdict::Rejected { .. })) =>
+            {
+                "rejection"
+            }
             Outcome::Verdicts(_) => "acceptance",
         },
         Frame::FullResyncRequired(required) => match required.why {

@@ -8,6 +8,7 @@ pub mod fetch;
 pub mod filter;
 pub mod host;
 pub mod limits;
+mod parts;
 pub mod sandbox;
 mod serve;
 pub mod wire;

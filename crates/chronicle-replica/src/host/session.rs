@@ -10,12 +10,13 @@ use chronicle_core::{ObjectId, Piece, Seq, WorkspacePath};
 use super::write_back::Incoming;
 use super::{Admission, Effect, Event, LogPart, LogRead, ReadLog, TreeRead};
 use crate::filter::Filters;
-use crate::limits::{ASKED_MAX, GATHERED, Limits};
+use crate::limits::{ASKED_MAX, Limits};
+use crate::parts::{gather, item_length, node_length};
 use crate::serve::Serving;
 use crate::wire::{
     Ack, CatchupRequest, Direction, Fetch, FilterSet, Frame, FullResyncRequired, Goodbye,
-    Heartbeat, Push, PushItem, Refused, RefusedCode, ResyncReason, Run, TreeListing, TreeRequest,
-    Versions, Wanted, Welcome,
+    Heartbeat, Push, Refused, RefusedCode, ResyncReason, Run, TreeListing, TreeRequest, Versions,
+    Wanted, Welcome,
 };
 
 /// Objects that may be on offer at once; then nothing more is pushed until something is acknowledged.
@@ -445,9 +446,7 @@ impl Live {
         }
         let TreeRead { path, place, entries } = read;
         let found = entries.is_some();
-        let parts = gather(entries.unwrap_or_default(), |entry| {
-            entry.name.len() + 112 + target_length(&entry.version)
-        });
+        let parts = gather(entries.unwrap_or_default(), node_length);
         let count = parts.len();
         for (part, entries) in parts.into_iter().enumerate() {
             let (path, last) = (path.clone(), part + 1 == count);
@@ -505,34 +504,6 @@ impl Live {
             out.push(Effect::Send(Frame::FilterSet(FilterSet { direction, rules })));
         }
     }
-}
-
-/// Things in runs of about [`GATHERED`] bytes; one run if there are none.
-pub(super) fn gather<T>(things: Vec<T>, length: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
-    let mut runs = vec![Vec::new()];
-    let mut room = GATHERED;
-    for thing in things {
-        let length = length(&thing);
-        let run = runs.last_mut().expect("BUG: there is always one");
-        if length > room && !run.is_empty() {
-            runs.push(vec![thing]);
-            room = GATHERED.saturating_sub(length);
-        } else {
-            run.push(thing);
-            room = room.saturating_sub(length);
-        }
-    }
-    runs
-}
-
-fn item_length(item: &PushItem) -> usize {
-    let inline = item.inline.as_ref().map_or(0, Vec::len);
-    96 + item.item.path.as_bytes().len() + target_length(&item.item.version) + inline
-}
-
-/// The bytes of a link's target.
-pub(super) fn target_length(version: &Version) -> usize {
-    if let Version::Symlink { target } = version { target.len() } else { 0 }
 }
 
 /// The object that a version's content is.

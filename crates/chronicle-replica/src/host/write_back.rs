@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chronicle_core::ObjectId;
-use chronicle_core::replica::{Verdict, Version};
+use chronicle_core::replica::Version;
 
-use super::session::{Done, Fault, HostSession, Live, fault, gather, object_of, target_length};
+use super::session::{Done, Fault, HostSession, Live, fault, object_of};
 use super::{Effect, Event, TakeWrites, WritesTaken};
 use crate::fetch::{Fetcher, Step, Trouble, Want};
+use crate::parts::{gather, verdict_length, write_length};
 use crate::wire::{Frame, Outcome, SentWrite, WriteBack, WriteBackResult, digest_of};
-
-/// Bytes that a write takes besides its path, its targets and its content.
-const WRITE_LENGTH: usize = 160;
 
 /// A batch that is not answered.
 #[derive(Debug)]
@@ -198,11 +196,7 @@ impl Incoming {
         }
         for sent in &part.writes {
             check_inline(sent)?;
-            self.bytes += WRITE_LENGTH
-                + sent.write.path.as_bytes().len()
-                + target_length(&sent.write.base)
-                + target_length(&sent.write.after)
-                + sent.inline.as_ref().map_or(0, Vec::len);
+            self.bytes += write_length(sent);
         }
         self.writes.extend(part.writes);
         self.next_part += 1;
@@ -288,11 +282,4 @@ fn answer(live: &mut Live, taken: WritesTaken, out: &mut Vec<Effect>) -> Done {
         })));
     }
     Ok(())
-}
-
-fn verdict_length(verdict: &Verdict) -> usize {
-    match verdict {
-        Verdict::Accepted(_) => 12,
-        Verdict::Rejected { theirs, .. } => 80 + theirs.as_ref().map_or(0, target_length),
-    }
 }

@@ -7,13 +7,11 @@ use chronicle_core::replica::{Verdict, Version};
 
 use super::session::{Asked, Done, Live, SandboxSession, fault, is_over};
 use super::{Batch, Effect};
-use crate::limits::GATHERED;
+use crate::parts::{gather, write_length};
 use crate::wire::{Frame, Outcome, Run, SentWrite, Wanted, WriteBack, WriteBackResult, digest_of};
 
 /// How often a batch is sent over one link before the link is given up.
 const TRIES: u32 = 3;
-/// Bytes that a write takes besides its path, its targets and its content.
-const WRITE_LENGTH: usize = 160;
 /// A host may ask again for what it has asked for already, so often.
 const ASKED_AGAIN: usize = 4;
 
@@ -190,42 +188,13 @@ impl SandboxSession {
 
 impl UnderWay {
     /// The batch as it travels: in as many parts as it needs.
-    fn frames(&self) -> impl Iterator<Item = Frame> + '_ {
-        let mut ranges = vec![0..0];
-        let mut room = GATHERED;
-        for (at, sent) in self.writes.iter().enumerate() {
-            let length = length(sent);
-            let range = ranges.last_mut().expect("BUG: there is always one");
-            if length > room && range.end > range.start {
-                ranges.push(at..at + 1);
-                room = GATHERED.saturating_sub(length);
-            } else {
-                range.end = at + 1;
-                room = room.saturating_sub(length);
-            }
-        }
-        let count = ranges.len();
-        ranges.into_iter().enumerate().map(move |(part, range)| {
-            let (batch, digest, last) = (self.number, self.digest, part + 1 == count);
+    fn frames(&self) -> impl Iterator<Item = Frame> + use<> {
+        let runs = gather(self.writes.clone(), write_length);
+        let (batch, digest, count) = (self.number, self.digest, runs.len());
+        runs.into_iter().enumerate().map(move |(part, writes)| {
+            let last = part + 1 == count;
             let part = u32::try_from(part).expect("BUG: a batch has far fewer parts");
-            Frame::WriteBack(WriteBack {
-                batch,
-                digest,
-                part,
-                last,
-                writes: self.writes[range].to_vec(),
-            })
+            Frame::WriteBack(WriteBack { batch, digest, part, last, writes })
         })
     }
-}
-
-fn length(sent: &SentWrite) -> usize {
-    let target = |version: &Version| {
-        if let Version::Symlink { target } = version { target.len() } else { 0 }
-    };
-    WRITE_LENGTH
-        + sent.write.path.as_bytes().len()
-        + target(&sent.write.base)
-        + target(&sent.write.after)
-        + sent.inline.as_ref().map_or(0, Vec::len)
 }

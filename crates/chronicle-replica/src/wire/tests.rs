@@ -37,7 +37,10 @@ fn place(dice: &mut Dice) -> Place {
 }
 
 fn wanted(dice: &mut Dice) -> Wanted {
-    Wanted { object: ObjectId([dice.below(256) as u8; 32]), path: path(*dice.pick(&["a", "b/c"])) }
+    Wanted {
+        object: ObjectId([dice.below(256) as u8; 32]),
+        path: path(["a", "b/c"][dice.below(2)]),
+    }
 }
 
 fn hello(dice: &mut Dice) -> Hello {

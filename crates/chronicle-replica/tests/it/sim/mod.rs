@@ -14,6 +14,7 @@ mod host;
 mod oracle;
 mod replica;
 mod store;
+mod telling;
 mod world;
 
 use chronicle_testing::shared::setting;
@@ -61,13 +62,10 @@ fn worlds_come_to_rest_and_lose_nothing() {
             .sum()
     });
     let took = begun.elapsed();
-    #[expect(clippy::print_stderr, reason = "how fast it is")]
-    {
-        eprintln!(
-            "{count} worlds, {steps} steps, {:.0} worlds a second",
-            count as f64 / took.as_secs_f64()
-        );
-    }
+    eprintln!(
+        "{count} worlds, {steps} steps, {:.0} worlds a second",
+        count as f64 / took.as_secs_f64()
+    );
 }
 
 #[test]

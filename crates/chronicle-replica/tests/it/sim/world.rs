@@ -6,20 +6,19 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chronicle_core::replica::{Verdict, Version};
-use chronicle_core::{Epoch, ObjectId, Seq, WorkspacePath};
+use chronicle_core::{Epoch, ObjectId, Seq};
 use chronicle_replica::filter::{DirectionalFilter, Filters};
-use chronicle_replica::wire::{Frame, Outcome, ResyncReason, decode, encode};
+use chronicle_replica::wire::{Frame, decode, encode};
 use chronicle_replica::{HostSession, Limits, SandboxSession, host, sandbox};
 use chronicle_testing::dice::Dice;
 
 use super::Mutation;
 use super::disk;
-use super::edits;
 use super::host::Host;
 use super::oracle::Oracle;
 use super::replica::Replica;
 use super::store::Fuse;
+use super::telling::{brief, held, kind, name, work};
 
 const MS: Duration = Duration::from_millis(1);
 /// People, faults and crashes happen until then.
@@ -292,8 +291,8 @@ impl World {
             }
             Due::Thaw(who) => self.thaw(who),
             Due::ClockJump => self.wake_from_sleep(),
-            Due::ToHost(link, bytes) => self.to_host(link, &bytes),
-            Due::ToSandbox(link, bytes) => self.to_sandbox(link, &bytes),
+            Due::ToHost(link, bytes) => self.arrive_at_host(link, &bytes),
+            Due::ToSandbox(link, bytes) => self.arrive_at_sandbox(link, &bytes),
             Due::LinkDown(link, at_host) => self.link_down(link, at_host),
             Due::Connect(who, life) => self.connect(who, life),
             Due::HostWork(link, life, effect) => self.host_work(link, life, *effect),
@@ -341,15 +340,11 @@ impl World {
 
     fn look(&mut self, who: Option<usize>) {
         match who {
-            None if self.host_up => {
-                if self.host.store.look() {
-                    self.log_grew();
-                }
-            }
-            Some(who) if self.boxes[who].session.is_some() => {
-                if self.boxes[who].replica.store.look() {
-                    self.sandbox_event(who, sandbox::Event::LocalChanges);
-                }
+            None if self.host_up && self.host.store.look() => self.log_grew(),
+            Some(who)
+                if self.boxes[who].session.is_some() && self.boxes[who].replica.store.look() =>
+            {
+                self.sandbox_event(who, sandbox::Event::LocalChanges);
             }
             _ => {}
         }
@@ -518,7 +513,7 @@ impl World {
         }
     }
 
-    fn to_host(&mut self, link: usize, bytes: &[u8]) {
+    fn arrive_at_host(&mut self, link: usize, bytes: &[u8]) {
         let frame = decode(bytes).expect("what was encoded decodes");
         if let (Frame::Ack(ack), Some(there)) = (&frame, self.links.get(&link))
             && let Some(place) = ack.up_to
@@ -529,7 +524,7 @@ impl World {
         self.host_event(link, host::Event::Frame(frame));
     }
 
-    fn to_sandbox(&mut self, link: usize, bytes: &[u8]) {
+    fn arrive_at_sandbox(&mut self, link: usize, bytes: &[u8]) {
         let Some(who) =
             self.links.get(&link).filter(|link| link.sandbox_end).map(|link| link.sandbox)
         else {
@@ -726,83 +721,4 @@ impl World {
             None => Ok(ObjectId::of(all.as_bytes())),
         }
     }
-}
-
-/// Directories that hold what the host has nothing to do with: they stay, whatever it does to them.
-fn held(replica: &Replica) -> Vec<WorkspacePath> {
-    let filter = &replica.filters.push;
-    let known = &replica.store.known;
-    let kept =
-        known.iter().filter(|(path, version)| filter.is_filtered(path, version.is_directory()));
-    kept.flat_map(|(path, _)| path.ancestors()).collect()
-}
-
-fn name(who: Option<usize>) -> String {
-    who.map_or("host".to_owned(), |who| format!("sandbox {who}"))
-}
-
-fn kind(frame: &Frame) -> &'static str {
-    match frame {
-        Frame::Push(push) if push.part > 0 => "later part of a push",
-        Frame::WriteBackResult(result) => match &result.outcome {
-            Outcome::Renumber(_) => "renumber",
-            Outcome::Verdicts(verdicts)
-                if verdicts.iter().any(|it| matches!(it, Verdict::Rejected { .. })) =>
-            {
-                "rejection"
-            }
-            Outcome::Verdicts(_) => "acceptance",
-        },
-        Frame::FullResyncRequired(required) => match required.why {
-            ResyncReason::TooOld => "resync of who is too old",
-            ResyncReason::Epoch => "resync of another life",
-            ResyncReason::Filters => "resync for filters",
-        },
-        Frame::CatchupRequest(_) => "catch-up",
-        Frame::TreeListing(_) => "listing",
-        Frame::Content(_) => "content",
-        Frame::Missing(_) => "missing",
-        Frame::Goodbye(_) => "goodbye",
-        _ => "anything else",
-    }
-}
-
-fn brief(frame: &Frame) -> String {
-    let mut words = format!("{frame:?}");
-    if words.len() > 400 {
-        let mut end = 400;
-        while !words.is_char_boundary(end) {
-            end -= 1;
-        }
-        words.truncate(end);
-    }
-    words
-}
-
-/// Lets somebody work on a side's disk.
-fn work<N: Clone>(
-    store: &mut super::store::Store<N>,
-    serial: &mut u64,
-    dice: &mut Dice,
-    oracle: &mut Oracle,
-) -> String {
-    let contents = |object: &ObjectId| store.content(object).cloned();
-    let before = store.disk.live.clone();
-    let edit = edits::edit(&before, &contents, serial, dice);
-    for content in edit.contents {
-        store.keep(content);
-    }
-    for (path, version) in &edit.puts {
-        store.disk.put(path, version, true);
-    }
-    store.moves.extend(edit.moves);
-    let meant = disk::differing(&before, &store.disk.live);
-    for path in meant {
-        let version: Version = disk::at(&store.disk.live, &path);
-        oracle.made(&path, &version);
-    }
-    if dice.chance(60) {
-        store.disk.sync();
-    }
-    edit.words
 }

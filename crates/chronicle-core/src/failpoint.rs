@@ -57,6 +57,14 @@ pub const ALL: &[&str] = &[
     "isolated_before_commit",
     "isolated_after_commit",
     "isolated_in_discard",
+    "direct_after_stage",
+    "direct_after_steps",
+    "direct_after_sync",
+    "push_before_commit",
+    "push_after_commit",
+    "writes_before_commit",
+    "writes_after_commit",
+    "answer_after_commit",
 ];
 
 /// Passes a point; kills the process if `CHRONICLE_FAILPOINT` names it (`name`, or `name:N` for

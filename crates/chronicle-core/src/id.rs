@@ -116,6 +116,10 @@ id_type!(
     Epoch, 16
 );
 id_type!(
+    /// Names one replica, from when it became one.
+    ReplicaId, 16
+);
+id_type!(
     /// Names a set of hard links to one file.
     LinkGroup, 8
 );
@@ -140,6 +144,13 @@ impl WorkspaceId {
 }
 
 impl Epoch {
+    /// A new random id.
+    pub fn random() -> Self {
+        Self(random_bytes())
+    }
+}
+
+impl ReplicaId {
     /// A new random id.
     pub fn random() -> Self {
         Self(random_bytes())

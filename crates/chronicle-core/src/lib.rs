@@ -96,16 +96,17 @@ mod workspace;
 
 pub use catalog::{Log, MemoryLog};
 pub use clock::{Clock, SystemClock};
-pub use codec::{DecodeError, FORMAT_VERSION};
+pub use codec::{DecodeError, Decoder, Encoder, FORMAT_VERSION};
 pub use entry::{Author, Change, Entry, Evidence};
 pub use error::{Error, Finding, Result, Stop};
 pub use failpoint::ALL as FAILPOINTS;
+pub use filter::Pattern as IgnorePattern;
 pub use grant::{Act, Grant, OperatorKey, SignedGrant};
 pub use head::{Anchor, PublicKey, SignedHead, TreeHead};
 pub use home::Home;
 pub use id::{
-    Epoch, LeafHash, LinkHash, ObjectId, PlanId, Seq, SnapshotId, Time, TransactionId, WorkspaceId,
-    to_hex,
+    Epoch, LeafHash, LinkHash, ObjectId, PlanId, ReplicaId, Seq, SnapshotId, Time, TransactionId,
+    WorkspaceId, to_hex,
 };
 pub use isolated::tell_first_process;
 pub use key::KeySource;
@@ -136,4 +137,8 @@ pub use workspace::{
     IsolatedRun, KnownNames, LogQuery, Mirrored, MountLog, MountPlace, News, Position, Progress,
     Prompt, Pushing, RewindKind, RewindRequest, RunTicket, SavedAs, SettleReport, SnapshotRequest,
     TurnRequest, VerifyRequest, WitnessPatience, Workspace,
+};
+pub use workspace::{
+    Answer, Answered, Conflict, HashedTree, HostPlace, JournalBatch, PushChanges, PushLimits,
+    PushReport, ReplicaNews, ReplicaRow, ReplicaState, Resolution, WriteBack,
 };

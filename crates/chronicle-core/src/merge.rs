@@ -11,7 +11,7 @@ use crate::id::ObjectId;
 use crate::text::{self, LineChange};
 
 /// The largest file that is merged by lines; larger ones conflict as binaries do.
-const TEXT_LIMIT: u64 = 64 * 1024 * 1024;
+pub(crate) const TEXT_LIMIT: u64 = 64 * 1024 * 1024;
 
 /// Content by name: what the store has, and what merging made.
 pub(crate) struct Contents<'a> {

@@ -15,7 +15,7 @@ use crate::record::{Kind, Record, Sealed};
 use crate::secret::Secrets;
 use crate::store::{ContentStorage, LocalStore, Needed, Row, pack_object};
 use crate::view::{GcReport, SCHEMA};
-use crate::workspace::{Mirrored, pending_objects};
+use crate::workspace::{Mirrored, conflict_objects, pending_objects};
 
 impl Home {
     /// Takes away all content that no record and no known state of any workspace names.
@@ -205,6 +205,7 @@ impl Everything {
             }
             *seq = add_records(catalog, *seq, &mut self.objects)?;
             self.objects.extend(pending_objects(catalog)?);
+            self.objects.extend(conflict_objects(catalog)?);
             add_below(catalog, &mut self.objects)?;
         }
         Ok(())
@@ -267,6 +268,7 @@ impl Everything {
             let (more, length) = catalog.sweep_objects(&mut |catalog| {
                 *seq = add_records(catalog, *seq, needed)?;
                 needed.extend(pending_objects(catalog)?);
+                needed.extend(conflict_objects(catalog)?);
                 add_below(catalog, needed)?;
                 Ok(needed.clone())
             })?;

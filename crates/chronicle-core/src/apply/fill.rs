@@ -90,6 +90,14 @@ pub(super) fn sync(stages: &Stages, script: &Script) -> Result<()> {
     Ok(())
 }
 
+/// Makes a few staged files durable, one by one; their names become so where they are placed.
+pub(super) fn sync_few(stages: &Stages, script: &Script) -> Result<()> {
+    for place in script.places().filter(|place| matches!(place.then, Entry::File(_))) {
+        sync_one(stages, place).at("sync the staged", place.path.as_path())?;
+    }
+    Ok(())
+}
+
 fn sync_one(stages: &Stages, place: &Place) -> Result<(), Errno> {
     let (lane, name) = stages.slot(&place.slot);
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -7,6 +7,7 @@
 
 mod attributes;
 mod check;
+mod direct;
 mod directories;
 mod fill;
 mod links;
@@ -36,6 +37,7 @@ use directories::Directories;
 use script::Script;
 use stage::Stages;
 
+pub(crate) use direct::{DIRECT, clear_direct, put};
 pub use recover::{clean_up, discard_leftovers, recover};
 pub(crate) use stage::is_staging_name;
 

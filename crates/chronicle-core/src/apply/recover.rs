@@ -132,7 +132,9 @@ pub fn discard_leftovers(
     is_recorded: &dyn Fn(&PlanId) -> bool,
 ) -> Result<Vec<WorkspacePath>> {
     let mut stayed = Vec::new();
-    for (holder, leftover) in leftovers(roots, |plan| Some(plan) != except)? {
+    for (holder, leftover) in
+        leftovers(roots, |plan| Some(plan) != except && *plan != super::DIRECT)?
+    {
         let removed = match is_recorded(leftover.plan()) {
             true => leftover.remove(),
             false => leftover.discard(),
@@ -148,7 +150,7 @@ pub fn discard_leftovers(
 
 /// The staging directories of plans, on every volume: those below a root's top come first, since
 /// it is there that they are named.
-fn leftovers(
+pub(super) fn leftovers(
     roots: &Roots,
     wanted: impl Fn(&PlanId) -> bool,
 ) -> Result<Vec<(WorkspacePath, Leftover)>> {

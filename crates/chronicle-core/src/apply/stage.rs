@@ -3,6 +3,7 @@
 //! Each volume that a rewind touches has one, in its topmost directory below the root, so that
 //! every step can be a rename. What is written into them is the business of `fill`.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,7 +17,7 @@ use crate::path::WorkspacePath;
 
 use super::attributes::{Handle, clear_lists, modified_at};
 use super::directories::{Directories, see, see_handle};
-use super::script::Slot;
+use super::script::{Script, Slot};
 
 /// How the name of every staging directory begins.
 pub(crate) const STAGING_PREFIX: &str = ".chronicle-staging-";
@@ -31,6 +32,8 @@ pub(super) const THREADS: usize = 2;
 pub(super) const TRASH: &str = "trash";
 /// Holds what moves in two steps.
 pub(super) const MOVED: &str = "moved";
+/// Holds the inodes that were staged, so that they can be told from what came out of its place.
+const PLACED: &str = "placed";
 /// Names the staging directories on other volumes, so that they can be found again.
 const ELSEWHERE: &str = "elsewhere";
 
@@ -139,11 +142,14 @@ impl Stage {
         for path in others {
             out.bytes(path.as_bytes());
         }
+        self.note(ELSEWHERE, &out.0)
+    }
+
+    fn note(&self, name: &str, bytes: &[u8]) -> Result<(), Errno> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.top, ELSEWHERE, flags, Mode::RUSR | Mode::WUSR)?;
-        std::io::Write::write_all(&mut std::fs::File::from(file), &out.0)
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        let file = rustix::fs::openat(&self.top, name, flags, Mode::RUSR | Mode::WUSR)?;
+        std::io::Write::write_all(&mut std::fs::File::from(file), bytes).map_err(errno)
     }
 }
 
@@ -192,6 +198,18 @@ impl Stages {
         };
         let stages = holders.iter().map(open).collect::<Result<_>>()?;
         Ok(Self { stages, temporary: false })
+    }
+
+    /// Notes which inodes were staged.
+    pub(super) fn note_placed(&self, script: &Script) -> Result<(), Errno> {
+        for (index, stage) in self.stages.iter().enumerate() {
+            let mut out = Encoder::default();
+            let here: Vec<_> = script.places().filter(|place| place.slot.stage == index).collect();
+            out.int(here.len() as u64);
+            here.iter().for_each(|place| out.int(place.ino));
+            stage.note(PLACED, &out.0)?;
+        }
+        Ok(())
     }
 
     /// From now on they are needed until the rewind is recorded.
@@ -278,15 +296,37 @@ impl Leftover {
             || see(&self.top, MOVED.as_bytes())?.is_some())
     }
 
+    /// The directory itself.
+    pub(super) fn top(&self) -> BorrowedFd<'_> {
+        self.top.as_fd()
+    }
+
+    /// Gives it the name of another plan, under which it stays.
+    pub(super) fn rename(&self, plan: &PlanId) -> Result<(), Errno> {
+        rustix::fs::renameat(&self.holder, &self.name, &self.holder, staging_name(plan))
+    }
+
+    /// The inodes that were staged, as far as that was noted.
+    pub(super) fn placed(&self) -> HashSet<u64> {
+        let bytes = self.noted(PLACED);
+        let mut input = Decoder(&bytes);
+        let count = input.count().unwrap_or(0);
+        (0..count).map_while(|_| input.int().ok()).collect()
+    }
+
+    fn noted(&self, name: &str) -> Vec<u8> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let mut bytes = Vec::new();
+        if let Ok(file) = rustix::fs::openat(&self.top, name, flags, Mode::empty()) {
+            let mut file = std::io::Read::take(std::fs::File::from(file), 1 << 20);
+            let _ = std::io::Read::read_to_end(&mut file, &mut bytes);
+        }
+        bytes
+    }
+
     /// The directories on other volumes that hold staging of the same rewind.
     pub(super) fn elsewhere(&self) -> Vec<WorkspacePath> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let Ok(file) = rustix::fs::openat(&self.top, ELSEWHERE, flags, Mode::empty()) else {
-            return Vec::new();
-        };
-        let mut bytes = Vec::new();
-        let mut file = std::io::Read::take(std::fs::File::from(file), 1 << 20);
-        let _ = std::io::Read::read_to_end(&mut file, &mut bytes);
+        let bytes = self.noted(ELSEWHERE);
         let mut input = Decoder(&bytes);
         let count = input.count().unwrap_or(0);
         (0..count).map_while(|_| input.path().ok()).collect()
@@ -320,7 +360,9 @@ impl Leftover {
         })?;
         // What moves is nowhere else, so it is only ever removed empty.
         gone(rustix::fs::unlinkat(&self.top, MOVED, AtFlags::REMOVEDIR))?;
-        gone(rustix::fs::unlinkat(&self.top, ELSEWHERE, AtFlags::empty()))?;
+        for note in [ELSEWHERE, PLACED] {
+            gone(rustix::fs::unlinkat(&self.top, note, AtFlags::empty()))?;
+        }
         let holder = self.holder.as_fd();
         changing(holder, || gone(rustix::fs::unlinkat(holder, &self.name, AtFlags::REMOVEDIR)))
     }

@@ -96,6 +96,14 @@ fn sync_one_by_one(roots: &Roots, script: &Script) -> Result<()> {
     Ok(())
 }
 
+/// Makes durable the directories in which the steps changed something.
+pub(super) fn sync_names(roots: &Roots, script: &Script) -> Result<()> {
+    let paths = script.steps.iter().flat_map(|step| step.source().into_iter().chain([step.path()]));
+    let parents: HashSet<_> = paths.filter_map(WorkspacePath::parent).collect();
+    let ours = parents.iter().filter(|path| roots.root_of(path).is_ok());
+    ours.into_iter().try_for_each(|path| sync_path(roots, path))
+}
+
 fn sync_path(roots: &Roots, path: &WorkspacePath) -> Result<()> {
     let opened = match roots.lstat(path)? {
         Some(stat) if stat.is_directory() => roots.open_directory(path),

@@ -81,6 +81,12 @@ pub(crate) enum Local {
     Session = 1,
     /// A call that has ended and whose paths may still be written to, by its snapshot id.
     Ended = 2,
+    /// A replica of this workspace, by its id.
+    Replica = 3,
+    /// A write of this replica that its host did not take, by its id.
+    Conflict = 4,
+    /// What the host shows at a path and does not stand there, by the path.
+    LeftAlone = 5,
 }
 
 /// Everything that becomes visible in one commit.
@@ -327,6 +333,13 @@ impl Catalog {
     ) -> Result<Vec<Seq>> {
         let sql = "SELECT seq FROM touched JOIN directory ON id = directory
                    WHERE path = ?1 AND by_agent = 0 ORDER BY seq DESC LIMIT ?2";
+        self.seqs(sql, params![directory.as_bytes(), most])
+    }
+
+    /// The newest records that changed something directly in a directory, newest first.
+    pub(crate) fn touching_newest(&self, directory: &WorkspacePath, most: u32) -> Result<Vec<Seq>> {
+        let sql = "SELECT seq FROM touched JOIN directory ON id = directory
+                   WHERE path = ?1 ORDER BY seq DESC LIMIT ?2";
         self.seqs(sql, params![directory.as_bytes(), most])
     }
 

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use checkout::linked_worktrees;
 use checkout::{Checkouts, Ignored};
 pub use mass::recreate_hint;
+pub use pattern::Pattern;
 use read::{exists, read_small};
 pub(crate) use rules::PatternList;
 use rules::Verdict;

@@ -3,9 +3,9 @@
 //! Names are bytes and so are patterns. Matching takes time proportional to pattern times name,
 //! whatever the pattern, since ignore files come with workspaces that nobody vouches for.
 
-/// A compiled line.
+/// One line of an ignore file, compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pattern {
+pub struct Pattern {
     /// Whether it takes something back in (`!`).
     pub(super) negative: bool,
     only_directories: bool,
@@ -20,6 +20,12 @@ enum Shape {
     Exact(Vec<u8>),
     /// One star, then no further wildcard.
     Suffix(Vec<u8>),
+    /// Text without a slash, then one star, of a name at any depth.
+    Prefix(Vec<u8>),
+    /// Text without a slash between two stars, of a name at any depth.
+    Contains(Vec<u8>),
+    /// Everything below a directory: text, then `/**`.
+    Below(Vec<u8>),
     /// Text up to the first wildcard, then the rest.
     Glob(Vec<u8>, Vec<Token>),
     /// It is malformed and fits nothing.
@@ -70,6 +76,16 @@ fn trim(line: &[u8]) -> &[u8] {
 }
 
 impl Pattern {
+    /// Compiles a line as an ignore file has it; `None` for a comment or an empty one.
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        lines(line).next().map(Self::new)
+    }
+
+    /// Whether it takes something back in (`!`).
+    pub fn is_negative(&self) -> bool {
+        self.negative
+    }
+
     /// Compiles one of [`lines`].
     pub(super) fn new(line: &[u8]) -> Self {
         let (negative, line) = match line.strip_prefix(b"!") {
@@ -82,11 +98,11 @@ impl Pattern {
         };
         let any_depth = !line.contains(&b'/');
         let line = line.strip_prefix(b"/").unwrap_or(line);
-        Self { negative, only_directories, any_depth, shape: Shape::new(line) }
+        Self { negative, only_directories, any_depth, shape: Shape::new(line, any_depth) }
     }
 
     /// Whether it fits a path relative to the directory of its file.
-    pub(super) fn fits(&self, path: &[u8], is_directory: bool) -> bool {
+    pub fn fits(&self, path: &[u8], is_directory: bool) -> bool {
         if self.only_directories && !is_directory {
             return false;
         }
@@ -96,6 +112,11 @@ impl Pattern {
             Shape::Suffix(text) if self.any_depth => name.ends_with(text),
             Shape::Suffix(text) => {
                 name.strip_suffix(&text[..]).is_some_and(|rest| !rest.contains(&b'/'))
+            }
+            Shape::Prefix(text) => name.starts_with(text),
+            Shape::Contains(text) => name.windows(text.len()).any(|part| part == text),
+            Shape::Below(text) => {
+                name.strip_prefix(&text[..]).is_some_and(|rest| rest.len() > 1 && rest[0] == b'/')
             }
             Shape::Glob(prefix, tokens) => {
                 name.strip_prefix(&prefix[..]).is_some_and(|rest| tokens_fit(tokens, rest))
@@ -114,7 +135,7 @@ fn is_wildcard(byte: u8) -> bool {
 }
 
 impl Shape {
-    fn new(line: &[u8]) -> Self {
+    fn new(line: &[u8], any_depth: bool) -> Self {
         // Git compares the text before the first wildcard by itself, so that what follows
         // begins a pattern of its own: `a**/b` means `a`, then `**/b`.
         let Some(start) = line.iter().position(|byte| is_wildcard(*byte)) else {
@@ -125,9 +146,22 @@ impl Shape {
             Some(text) if prefix.is_empty() && !text.iter().any(|byte| is_wildcard(*byte)) => {
                 Self::Suffix(text.to_vec())
             }
+            _ if any_depth && prefix.is_empty() && is_between_stars(rest) => {
+                Self::Contains(rest[1..rest.len() - 1].to_vec())
+            }
+            _ if any_depth && rest == b"*" => Self::Prefix(prefix.to_vec()),
+            _ if rest == b"**" && prefix.len() > 1 && prefix.ends_with(b"/") => {
+                Self::Below(prefix[..prefix.len() - 1].to_vec())
+            }
             _ => compile(rest).map_or(Self::Never, |tokens| Self::Glob(prefix.to_vec(), tokens)),
         }
     }
+}
+
+/// Whether this is `*text*` and nothing in the text means anything else.
+fn is_between_stars(pattern: &[u8]) -> bool {
+    let inner = pattern.strip_prefix(b"*").and_then(|rest| rest.strip_suffix(b"*"));
+    inner.is_some_and(|text| !text.is_empty() && !text.iter().any(|byte| is_wildcard(*byte)))
 }
 
 /// Turns a pattern into tokens; `None` if it is malformed.
@@ -323,6 +357,14 @@ mod tests {
         check("a/**", "a/b a/b/c", "a b/a/c");
         check("a/**/b", "a/b a/x/b a/x/y/b", "a/xb ab");
         check("x**y", "xy xay a/xby", "xa/y");
+    }
+
+    #[test]
+    fn common_shapes_mean_what_globs_mean() {
+        check("a*", "a ab x/ab", "ba a/b");
+        check("*a*", "a bab x/ab/", "b a/b");
+        check("a/b/**", "a/b/c a/b/c/d", "a/b a/bc x/a/b/c");
+        check("a*/", "ab/", "ab");
     }
 
     #[test]

@@ -79,7 +79,8 @@ impl Workspace {
         let mut intake = self.intake_without_limits()?;
         let mut ending = Ending { tops: self.tops(), ..Ending::default() };
         if pending.kind == Kind::Outcome {
-            ending.author = Some(session_of(&pending.labels));
+            // Nobody else could write where it was kept.
+            ending.writer = Some((Author::Session(session_of(&pending.labels)), Evidence::Process));
         }
         let cache = KnownCache::new(&self.catalog)?;
         for (path, then) in &pending.goals {
@@ -90,7 +91,7 @@ impl Workspace {
             self.end_move(&mut ending, from, to)?;
         }
         ending.follow(&pending.renames, self.catalog.head()?.seq);
-        self.refresh_directories(&mut ending, pending)?;
+        self.refresh_directories(&mut ending, &pending.goals)?;
         drop(cache);
         let objects = intake.finish()?;
         drop(intake);
@@ -118,7 +119,32 @@ impl Workspace {
         Ok((batch, changed))
     }
 
-    fn meanwhile_labels(&self) -> Labels {
+    /// What is known after some paths were written directly, and what that changed.
+    pub(super) fn ended(
+        &self,
+        goals: &[(WorkspacePath, Entry)],
+        applied: &Applied,
+        writer: (Author, Evidence),
+    ) -> Result<Ended> {
+        let hold = Some(self.store.hold()?);
+        let mut intake = self.intake_without_limits()?;
+        let mut ending = Ending { tops: self.tops(), writer: Some(writer), ..Ending::default() };
+        let cache = KnownCache::new(&self.catalog)?;
+        for (path, then) in goals {
+            let was = cache.get(path)?;
+            self.end_goal(&mut ending, path, (was, then), applied, &intake)?;
+        }
+        self.refresh_directories(&mut ending, goals)?;
+        drop(cache);
+        let objects = intake.finish()?;
+        drop(intake);
+        let known = ending.directories.into_values().collect();
+        let batch = Batch { objects, hold, known, ..Batch::default() };
+        Ok(Ended { batch, own: ending.own, others: ending.others })
+    }
+
+    /// The labels of what people changed while something was written.
+    pub(super) fn meanwhile_labels(&self) -> Labels {
         Labels {
             snapshot: Some(SnapshotId::new(self.now())),
             action: Some("external".to_owned()),
@@ -159,10 +185,9 @@ impl Workspace {
         ending.note(path, (after != Entry::Absent).then_some(Known { part, ..known }));
         if before != after {
             let unexpected = applied.unexpected.iter().any(|(at, _)| at == path) && after != *then;
-            let (author, evidence) = match &ending.author {
+            let (author, evidence) = match &ending.writer {
                 _ if unexpected => (Author::Person, Evidence::Outside),
-                // Nobody else could write where it was kept.
-                Some(session) => (Author::Session(session.clone()), Evidence::Process),
+                Some(writer) => writer.clone(),
                 None => (Author::Chronicle, Evidence::Own),
             };
             let (path, neutral) = (path.clone(), part == Part::Neutral);
@@ -306,10 +331,13 @@ impl Workspace {
     }
 
     /// Directories whose entries we changed have other signatures than before, and nothing else.
-    fn refresh_directories(&self, ending: &mut Ending, pending: &Pending) -> Result<()> {
-        let goals: BTreeSet<_> = pending.goals.iter().map(|(path, _)| path).collect();
-        let parents: BTreeSet<_> =
-            pending.goals.iter().filter_map(|(path, _)| path.parent()).collect();
+    fn refresh_directories(
+        &self,
+        ending: &mut Ending,
+        goals: &[(WorkspacePath, Entry)],
+    ) -> Result<()> {
+        let parents: BTreeSet<_> = goals.iter().filter_map(|(path, _)| path.parent()).collect();
+        let goals: BTreeSet<_> = goals.iter().map(|(path, _)| path).collect();
         // The directory of a root that is a single file is not ours.
         let ours = |path: &&WorkspacePath| self.roots.root_of(path).is_ok();
         for path in parents.iter().filter(|path| !goals.contains(path)).filter(ours) {
@@ -375,14 +403,24 @@ fn kind_bits(entry: &Entry) -> u32 {
     }
 }
 
+/// What came of paths that were written directly.
+pub(super) struct Ended {
+    /// What is known from now on, without records.
+    pub(super) batch: Batch,
+    /// What was written.
+    pub(super) own: Vec<Change>,
+    /// What somebody changed meanwhile.
+    pub(super) others: Vec<Change>,
+}
+
 /// What a rewind changed and what is known after it.
 #[derive(Default)]
 struct Ending {
     tops: Vec<WorkspacePath>,
     own: Vec<Change>,
     others: Vec<Change>,
-    /// The session whose work it was, if it was not a rewind.
-    author: Option<String>,
+    /// Whose work it was and how that is known, if it was not a rewind.
+    writer: Option<(Author, Evidence)>,
     directories: BTreeMap<WorkspacePath, DirectoryUpdate>,
 }
 
@@ -390,7 +428,7 @@ impl Ending {
     /// How a path that nobody knew takes part from now on. A rewind only brings back what was known,
     /// and the next look tells.
     fn part_of_new(&self, workspace: &Workspace, path: &WorkspacePath) -> Part {
-        match self.author.as_ref().and_then(|_| workspace.unit_above(path)) {
+        match self.writer.as_ref().and_then(|_| workspace.unit_above(path)) {
             Some(_) => Part::Neutral,
             None => Part::Ordinary,
         }

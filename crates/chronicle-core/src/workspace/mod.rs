@@ -39,6 +39,14 @@ mod past;
 mod prune;
 mod purge;
 mod receive;
+mod replica_conflicts;
+mod replica_host;
+mod replica_journal;
+mod replica_registry;
+mod replica_side;
+mod replica_tree;
+mod replica_types;
+mod replica_write;
 mod repository_rule;
 mod resolve;
 mod rewind;
@@ -85,6 +93,12 @@ pub use mount_place::MountPlace;
 pub use mounted::{Deed, FoldReport, MountLog, SavedAs};
 pub use purge::HistorySize;
 pub use receive::Arrival;
+pub(crate) use replica_conflicts::conflict_objects;
+pub use replica_tree::HashedTree;
+pub use replica_types::{
+    Answer, Answered, Conflict, HostPlace, JournalBatch, PushChanges, PushLimits, PushReport,
+    ReplicaNews, ReplicaRow, ReplicaState, Resolution, WriteBack,
+};
 pub use rewind::{GitChoice, RewindKind, RewindRequest};
 pub use turns::{RunTicket, TurnRequest};
 pub use verify::VerifyRequest;
@@ -103,7 +117,7 @@ use crate::lock::Lock;
 use crate::objects::{Objects, Versions};
 use crate::path::WorkspacePath;
 use crate::record::{Head, Kind, Labels, Record};
-use crate::store::LocalStore;
+use crate::store::{ContentStorage, LocalStore};
 
 /// How long a command waits for another that is working on the same workspace.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -126,6 +140,8 @@ mod key {
     pub(super) const USED_GRANTS: &str = "used_grants";
     pub(super) const MIRRORED: &str = "mirrored";
     pub(super) const MOUNTED: &str = "mounted";
+    pub(super) const REPLICA: &str = "replica";
+    pub(super) const UNDER_WAY: &str = "under_way";
 }
 
 /// One opened workspace.
@@ -323,6 +339,7 @@ impl Workspace {
         let finished = self.catalog.state(key::FINISHED_REWIND)?;
         let is_recorded = |plan: &PlanId| finished.as_deref() == Some(&plan.0[..]);
         apply::discard_leftovers(&self.roots, None, &is_recorded)?;
+        apply::clear_direct(&self.roots, &|id| self.objects()?.exists(id))?;
         self.unmark_staging()
     }
 

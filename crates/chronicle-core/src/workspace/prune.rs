@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::moment::Moment;
+use super::replica_side::is_push;
 use super::views::timestamp;
 use super::{PATIENCE, Workspace};
 use crate::catalog::{Batch, Log, Merged, Open};
@@ -103,6 +104,7 @@ impl Workspace {
             }
         }
         protected.pins.extend(self.isolated_starts()?);
+        protected.whole.extend(self.needed_for_replication()?);
         for kind in [Open::Intent, Open::Turn, Open::Transaction] {
             protected.whole.extend(self.catalog.open_things(kind)?.iter().map(|(_, seq)| *seq));
         }
@@ -291,7 +293,8 @@ fn past(record: &Record) -> Past {
         kind: record.kind,
         time: record.time,
         snapshot: record.labels.snapshot,
-        session: record.labels.session.clone(),
+        // A host is always at work; that is no conversation somebody may want to take back as a whole.
+        session: record.labels.session.clone().filter(|_| !is_push(record)),
         transaction: record.labels.transaction,
         maker: maker(&record.changes),
     }

@@ -112,7 +112,10 @@ impl Workspace {
     }
 
     /// The present members of every link group that a task joins or leaves.
-    fn link_members(&self, tasks: &[Task]) -> Result<HashMap<LinkGroup, Vec<WorkspacePath>>> {
+    pub(super) fn link_members(
+        &self,
+        tasks: &[Task],
+    ) -> Result<HashMap<LinkGroup, Vec<WorkspacePath>>> {
         let group = |entry: &Entry| match entry {
             Entry::File(file) => file.link,
             _ => None,

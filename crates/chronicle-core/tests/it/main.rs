@@ -6,5 +6,6 @@ mod limits;
 mod pool;
 mod pool_others;
 mod property;
+mod replica;
 mod retention;
 mod store;

@@ -38,13 +38,14 @@ fn dependencies(name: &str, heading: &str) -> BTreeSet<String> {
 
 #[test]
 fn each_crate_depends_only_on_those_below_it() {
-    let below: [(&str, &[&str]); 7] = [
+    let below: [(&str, &[&str]); 8] = [
         ("chronicle-core", &[]),
         ("chronicle-testing", &["chronicle-core"]),
         ("chronicle-bench", &["chronicle-core", "chronicle-mount", "chronicle-remote"]),
         ("chronicle-mcp", &["chronicle-core"]),
         ("chronicle-mount", &["chronicle-core"]),
         ("chronicle-remote", &["chronicle-core"]),
+        ("chronicle-replica", &["chronicle-core"]),
         ("chronicle", &["chronicle-core", "chronicle-mcp", "chronicle-mount", "chronicle-remote"]),
     ];
     for (name, allowed) in below {

@@ -1,0 +1,327 @@
+//! What both sides of replication do under the lock: see what stands there, take contents in, and write some paths.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io::Read;
+
+use super::Workspace;
+use super::finish::Ended;
+use super::known_cache::KnownCache;
+use super::look_around::is_news;
+use super::outcomes::Closing;
+use crate::apply::{self, DIRECT, Task, Work};
+use crate::catalog::{Batch, Durability};
+use crate::entry::{Author, Change, Entry, Evidence};
+use crate::error::{Error, Result};
+use crate::id::{ObjectId, Seq};
+use crate::known::{Known, Part};
+use crate::look::Candidate;
+use crate::objects::Objects;
+use crate::path::WorkspacePath;
+use crate::replica::{Owner, Stand, Standing, Step, Version, stays_home};
+use crate::secret::{Class, SecretRules};
+use crate::store::{ContentStorage, Piece, Row, StoreLock};
+
+/// How often something is written anew that somebody changed meanwhile.
+pub(super) const TRIES: usize = 4;
+/// Content up to this size is read as a whole.
+const WHOLE: u64 = 4 << 20;
+/// How many records of a directory are searched for the last change of a path.
+const PAST: u32 = 64;
+
+/// What stands in the workspace, for decisions: what is known, and where nothing is, what the disk says.
+pub(super) struct OwnTree<'w> {
+    workspace: &'w Workspace,
+    cache: KnownCache<'w>,
+    failure: RefCell<Option<Error>>,
+}
+
+impl<'w> OwnTree<'w> {
+    pub(super) fn new(workspace: &'w Workspace) -> Result<Self> {
+        let cache = KnownCache::new(&workspace.catalog)?;
+        Ok(Self { workspace, cache, failure: RefCell::default() })
+    }
+
+    fn version(&self, path: &WorkspacePath) -> Result<Option<Version>> {
+        match self.cache.get(path)? {
+            Some(known) if known.part != Part::Ordinary => Ok(None),
+            Some(known) => Ok(Version::of(&known.entry)),
+            None => Ok(self.workspace.stat(path)?.is_none().then_some(Version::Absent)),
+        }
+    }
+
+    /// A decision that was made without knowing everything is none.
+    pub(super) fn check(self) -> Result<()> {
+        self.failure.into_inner().map_or(Ok(()), Err)
+    }
+
+    fn note<T: Default>(&self, result: Result<T>) -> T {
+        result.unwrap_or_else(|error| {
+            self.failure.borrow_mut().get_or_insert(error);
+            T::default()
+        })
+    }
+}
+
+impl Standing for OwnTree<'_> {
+    fn at(&self, path: &WorkspacePath) -> Stand {
+        Stand { version: self.note(self.version(path)), seq: Seq(0) }
+    }
+
+    fn seq(&self, path: &WorkspacePath) -> Seq {
+        self.note(self.workspace.last_change(path))
+    }
+
+    fn children(&self, directory: &WorkspacePath) -> Vec<WorkspacePath> {
+        let names = self.note(match self.workspace.roots.list(directory) {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                Ok(Vec::new())
+            }
+            listed => listed,
+        });
+        let ours = |name: &&Vec<u8>| !(directory.is_root() && apply::is_staging_name(name));
+        names.iter().filter(ours).map(|name| directory.join(name)).collect()
+    }
+}
+
+/// Contents: those that were given, then the own.
+pub(super) struct Supply<'a> {
+    pub(super) given: &'a dyn ContentStorage,
+    pub(super) own: &'a Objects,
+}
+
+impl ContentStorage for Supply<'_> {
+    fn get(&self, id: &ObjectId) -> Result<Vec<u8>> {
+        match self.given.get(id) {
+            Err(Error::Missing(_)) => self.own.get(id),
+            got => got,
+        }
+    }
+
+    fn put(&self, id: &ObjectId, bytes: &[u8]) -> Result<()> {
+        self.own.put(id, bytes)
+    }
+
+    fn exists(&self, id: &ObjectId) -> Result<bool> {
+        Ok(self.given.exists(id)? || self.own.exists(id)?)
+    }
+
+    fn delete(&self, id: &ObjectId) -> Result<()> {
+        self.own.delete(id)
+    }
+
+    fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send + '_>> {
+        match self.given.reader(id) {
+            Err(Error::Missing(_)) => self.own.reader(id),
+            reader => reader,
+        }
+    }
+
+    fn pieces(&self, id: &ObjectId) -> Result<Option<Vec<Piece>>> {
+        self.own.pieces(id)
+    }
+
+    fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {
+        self.own.put_stream(source)
+    }
+}
+
+/// What came of writing some paths, not yet committed.
+pub(super) struct Put {
+    /// What is known from now on, without records.
+    pub(super) batch: Batch,
+    /// What was written.
+    pub(super) own: Vec<Change>,
+    /// What somebody changed meanwhile.
+    pub(super) others: Vec<Change>,
+    /// What could not be written, and why.
+    pub(super) unexpected: HashMap<WorkspacePath, String>,
+}
+
+impl Workspace {
+    /// The record of a path's last change, or if that is long ago, the end of the log.
+    fn last_change(&self, path: &WorkspacePath) -> Result<Seq> {
+        let Some(parent) = path.parent() else { return Ok(Seq(0)) };
+        for seq in self.catalog.touching_newest(&parent, PAST)? {
+            let record = self.read_kept(seq)?;
+            let here =
+                |record: crate::record::Record| record.changes.iter().any(|c| c.path == *path);
+            if record.is_some_and(here) {
+                return Ok(seq);
+            }
+        }
+        Ok(crate::catalog::Log::head(&self.catalog)?.seq)
+    }
+
+    /// Records what stands at some paths and is not known yet: it is about to be replaced. Says whether there was any.
+    pub(super) fn record_touched<'p>(
+        &mut self,
+        paths: impl Iterator<Item = &'p WorkspacePath>,
+    ) -> Result<bool> {
+        let stale = self.stale(paths.filter(|path| !stays_home(path)))?;
+        if stale.is_empty() {
+            return Ok(false);
+        }
+        let look = self.look_at(&stale)?;
+        if look.found.is_empty() && look.known.is_empty() {
+            return Ok(false);
+        }
+        let mut batch = Batch::default();
+        self.add_outcomes(look, &self.openings()?, &mut batch, &Closing::Nobody)?;
+        let news = !batch.records.is_empty();
+        let durability = if news { Durability::PowerCut } else { Durability::ProcessDeath };
+        self.commit_batch(batch, durability)?;
+        Ok(news)
+    }
+
+    /// The paths among these, and directories above them, that do not look as they are known.
+    fn stale<'p>(
+        &self,
+        paths: impl Iterator<Item = &'p WorkspacePath>,
+    ) -> Result<Vec<WorkspacePath>> {
+        let cache = KnownCache::new(&self.catalog)?;
+        let (mut stale, mut above) = (BTreeSet::new(), HashSet::new());
+        for path in paths {
+            for directory in path.ancestors().take_while(|directory| !directory.is_root()) {
+                if !above.insert(directory.clone()) {
+                    break;
+                }
+                let was = cache.get(&directory)?.is_some_and(|known| known.entry.is_directory());
+                let is = self.stat(&directory)?.is_some_and(|stat| stat.is_directory());
+                if was != is {
+                    stale.insert(directory);
+                }
+            }
+            let (was, stat) = (cache.get(path)?, self.stat(path)?);
+            let part = was.as_ref().map_or(Part::Ordinary, |was| was.part);
+            let candidate = Candidate { path: path.clone(), stat, was, part, filtered: false };
+            if !candidate.is_current() && is_news(&candidate) && !is_same_directory(&candidate) {
+                stale.insert(path.clone());
+            }
+        }
+        Ok(stale.into_iter().collect())
+    }
+
+    /// Takes the contents in that some steps need; gives what must ride in the commit.
+    fn take_contents(&self, steps: &[Step], supply: &Supply<'_>) -> Result<(Vec<Row>, StoreLock)> {
+        let mut intake = self.intake()?;
+        let mut taken = HashSet::new();
+        for step in steps {
+            let Version::File { object, size, .. } = step.put else { continue };
+            if !taken.insert(object) || supply.own.exists(&object)? {
+                continue;
+            }
+            let (found, length) = if size <= WHOLE {
+                let bytes = supply.given.get(&object)?;
+                (intake.take(&bytes)?, bytes.len() as u64)
+            } else {
+                intake.take_stream(&mut supply.given.reader(&object)?)?
+            };
+            if (found, length) != (object, size) {
+                let why = format!("what was given for it are {length} bytes with another hash");
+                return Err(Error::Corrupt { object, why });
+            }
+        }
+        Ok((intake.finish()?, intake.hold()))
+    }
+
+    /// Whether a version would be secret here, so that it is not taken as it is.
+    pub(super) fn is_secret_here(
+        &self,
+        rules: &SecretRules,
+        path: &WorkspacePath,
+        version: &Version,
+        supply: &Supply<'_>,
+    ) -> Result<bool> {
+        let Version::File { object, size, .. } = version else { return Ok(false) };
+        match rules.by_name(path) {
+            Some(class) => Ok(class != Class::Plain),
+            None if *size > WHOLE => Ok(false),
+            None => match supply.get(object) {
+                Ok(bytes) => Ok(SecretRules::by_content(&bytes) != Class::Plain),
+                Err(Error::Missing(_)) => Ok(false),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// Writes some paths; durable on return, and not yet recorded.
+    pub(super) fn put_steps(
+        &self,
+        steps: &[Step],
+        supply: &Supply<'_>,
+        writer: (Author, Evidence),
+    ) -> Result<Put> {
+        let (rows, hold) = self.take_contents(steps, supply)?;
+        let (tasks, goals) = self.step_tasks(steps)?;
+        if tasks.is_empty() {
+            let batch = Batch { objects: rows, hold: Some(hold), ..Batch::default() };
+            let (own, others, unexpected) = (vec![], vec![], HashMap::new());
+            return Ok(Put { batch, own, others, unexpected });
+        }
+        let links = self.link_members(&tasks)?;
+        let secrets = self.home.secrets().clone();
+        let work = Work { id: DIRECT, moves: vec![], tasks, links, touch: false, secrets };
+        self.check_root()?;
+        let is_kept = |id: &ObjectId| supply.own.exists(id);
+        let applied = apply::put(&self.roots, &work, supply, &is_kept)?;
+        let Ended { mut batch, own, others } = self.ended(&goals, &applied, writer)?;
+        batch.objects.extend(rows);
+        let unexpected = applied.unexpected.into_iter().collect();
+        drop(hold);
+        Ok(Put { batch, own, others, unexpected })
+    }
+
+    /// A directory in which names came or went is still the one that is known, with another time.
+    fn with_present_names(&self, path: &WorkspacePath, mut known: Known) -> Result<Known> {
+        if !matches!(known.entry, Entry::Directory(_)) {
+            return Ok(known);
+        }
+        let (stat, part) = (self.stat(path)?, known.part);
+        let was = Some(known.clone());
+        let candidate = Candidate { path: path.clone(), stat, was, part, filtered: false };
+        if is_same_directory(&candidate)
+            && let (Some(stat), Entry::Directory(meta)) = (candidate.stat, &mut known.entry)
+        {
+            meta.mtime_ns = stat.signature.mtime_ns;
+            known.signature = Some(stat.signature);
+        }
+        Ok(known)
+    }
+
+    fn step_tasks(&self, steps: &[Step]) -> Result<(Vec<Task>, Vec<(WorkspacePath, Entry)>)> {
+        let cache = KnownCache::new(&self.catalog)?;
+        let root = self.roots.workspace().handle()?;
+        let stat = crate::fs::stat_of(root).map_err(|error| Error::Io {
+            action: "examine",
+            path: self.root.clone(),
+            source: error.into(),
+        })?;
+        let owner = Owner { uid: stat.signature.uid, gid: stat.signature.gid };
+        let (mut tasks, mut goals) = (Vec::new(), Vec::new());
+        for Step { path, put, .. } in steps {
+            let now = cache.get(path)?.unwrap_or(Known {
+                entry: Entry::Absent,
+                signature: None,
+                racy: false,
+                part: Part::Ordinary,
+            });
+            let now = self.with_present_names(path, now)?;
+            let then = put.entry(&now.entry, owner, self.now());
+            goals.push((path.clone(), then.clone()));
+            tasks.push(Task { path: path.clone(), now, then, aside: false });
+        }
+        tasks.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok((tasks, goals))
+    }
+}
+
+/// Whether it is the directory that is known, in which names came or went: they are looked at where they are named.
+fn is_same_directory(candidate: &Candidate) -> bool {
+    let (Some(was), Some(stat)) = (&candidate.was, &candidate.stat) else { return false };
+    let Some(known) = was.signature else { return false };
+    let now = stat.signature;
+    matches!(was.entry, Entry::Directory(_))
+        && stat.is_directory()
+        && (known.ino, known.mode, known.uid, known.gid) == (now.ino, now.mode, now.uid, now.gid)
+}

@@ -1,0 +1,25 @@
+//! Replication between one host and many sandboxes.
+//!
+//! `wire` is what travels, byte by byte (see `docs/protocol.md`). `host` and `sandbox` are state machines: an event
+//! and the time in, effects out. They do no I/O and read no clock; whoever drives them sends frames, calls
+//! the workspace, and reports. What is decided about files is decided in `chronicle_core::replica`.
+
+pub mod fetch;
+pub mod filter;
+pub mod host;
+pub mod limits;
+mod parts;
+pub mod sandbox;
+mod serve;
+pub mod wire;
+
+pub use filter::{DirectionalFilter, FilterPattern, Filters};
+pub use host::HostSession;
+pub use limits::Limits;
+pub use sandbox::SandboxSession;
+pub use wire::{Frame, Framer, WireError};
+
+/// The oldest version of the protocol that this program speaks.
+pub const OLDEST_VERSION: u16 = 1;
+/// The newest version of the protocol that this program speaks.
+pub const NEWEST_VERSION: u16 = 1;

@@ -161,7 +161,9 @@ impl<N: Clone> Store<N> {
         fuse: &mut Fuse,
     ) -> Result<(), Crashed> {
         fuse.step()?;
+        // One sync of the file system before the commit point; what people wrote goes with it.
         self.contents.append(&mut self.staged);
+        self.disk.sync();
         fuse.step()?;
         self.plan = Some(Plan { steps, pushed, note });
         self.roll_forward(fuse)

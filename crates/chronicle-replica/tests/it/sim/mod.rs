@@ -81,6 +81,7 @@ fn the_same_seed_is_the_same_world() {
 #[track_caller]
 fn check_found(mutation: Mutation) {
     let found = (1..=1000).find(|seed| World::new(*seed, mutation, false).run().is_err());
+    eprintln!("{mutation:?} is noticed in world {found:?}");
     assert!(found.is_some(), "{mutation:?} is not noticed");
 }
 

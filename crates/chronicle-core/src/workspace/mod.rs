@@ -47,6 +47,7 @@ mod replica_side;
 mod replica_tree;
 mod replica_types;
 mod replica_undo;
+mod replica_views;
 mod replica_write;
 mod repository_rule;
 mod resolve;

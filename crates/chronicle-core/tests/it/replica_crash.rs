@@ -6,6 +6,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
+use chronicle_core::Resolution;
+
 use crate::replica::World;
 
 /// The points that a push passes, and how often.
@@ -42,6 +44,11 @@ fn act() {
     match deed.as_str() {
         "push" => world.push_all(0),
         "send" => drop(world.send_all(0)),
+        "resolve" => {
+            let replica = &mut world.replicas[0].workspace;
+            let id = replica.conflicts().unwrap()[0].id.to_string();
+            replica.resolve_conflict(&id, Resolution::KeepMine).unwrap();
+        }
         other => panic!("what is {other}?"),
     }
 }
@@ -118,4 +125,27 @@ fn whoever_dies_while_a_push_is_applied_loses_nothing() {
 #[test]
 fn whoever_dies_while_writes_are_taken_loses_nothing() {
     check("send", SEND);
+}
+
+#[test]
+fn whoever_dies_while_he_decides_about_a_conflict_may_decide_again() {
+    for (point, decided) in [("direct_after_steps", false), ("resolve_after_put", true)] {
+        let mut world = World::new(1, &[("a.txt", "1\n")]);
+        world.host.write("a.txt", "host\n");
+        world.host.workspace.settle().unwrap();
+        world.replicas[0].write("a.txt", "replica\n");
+        world.settle();
+        assert!(dies(&world.top, "resolve", point, 1), "{point}");
+        let kept = world;
+        let mut world = World::open(&kept.top, 1);
+        let conflicts = world.replicas[0].workspace.conflicts().unwrap();
+        assert_eq!(conflicts.is_empty(), decided, "{point}");
+        for conflict in conflicts {
+            let id = conflict.id.to_string();
+            world.replicas[0].workspace.resolve_conflict(&id, Resolution::KeepMine).unwrap();
+        }
+        world.settle();
+        world.assert_equal(point);
+        assert_eq!(world.host.read("a.txt").as_deref(), Some("replica\n"), "{point}");
+    }
 }

@@ -1,8 +1,8 @@
 //! Measures Chronicle beside the bare limit of each job, in one run on one machine.
 //!
-//! usage: `chronicle-bench [--large | --small | --watched | --store | --bucket | --overlay | --mount | --clones NAME] [--out FILE] DIR`;
+//! usage: `chronicle-bench [--large | --small | --watched | --store | --bucket | --overlay | --replica | --mount | --clones NAME] [--out FILE] DIR`;
 //! `--small` stops after the figures of one file, `--watched` measures only looks through the watcher, `--store` only
-//! what content takes, `--bucket` only sending it, `--overlay` only isolated runs, `--mount` only everyday work through mounts,
+//! what content takes, `--bucket` only sending it, `--overlay` only isolated runs, `--replica` only replication, `--mount` only everyday work through mounts,
 //! as a table of its own, `--clones` only what sharing blocks gives on the file system of
 //! that name; DIR must be on a journaled file system, as `bench/run` makes one. Only ratios count: times drift
 //! from run to run.
@@ -18,6 +18,7 @@ mod mount;
 mod overlay;
 mod peers;
 mod proof;
+mod replica;
 mod rows;
 mod trees;
 mod watched;
@@ -34,6 +35,7 @@ struct Options {
     store: bool,
     bucket: bool,
     overlay: bool,
+    replica: bool,
     clones: Option<String>,
     mount: bool,
     out: Option<PathBuf>,
@@ -52,7 +54,7 @@ fn main() -> Result<()> {
 
 fn options() -> Result<Options> {
     let (mut large, mut small, mut watched, mut store) = (false, false, false, false);
-    let (mut bucket, mut overlay, mut mount) = (false, false, false);
+    let (mut bucket, mut overlay, mut mount, mut replica) = (false, false, false, false);
     let (mut out, mut directory, mut clones) = (None, None, None);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -63,6 +65,7 @@ fn options() -> Result<Options> {
             "--store" => store = true,
             "--bucket" => bucket = true,
             "--overlay" => overlay = true,
+            "--replica" => replica = true,
             "--mount" => mount = true,
             "--clones" => clones = Some(words.next().ok_or("--clones needs a name")?),
             "--out" => out = Some(PathBuf::from(words.next().ok_or("--out needs a file")?)),
@@ -70,9 +73,21 @@ fn options() -> Result<Options> {
         }
     }
     let directory = directory.ok_or(
-        "usage: chronicle-bench [--large | --small | --watched | --store | --bucket | --overlay | --mount | --clones NAME] [--out FILE] DIR",
+        "usage: chronicle-bench [--large | --small | --watched | --store | --bucket | --overlay | --replica | --mount | --clones NAME] [--out FILE] DIR",
     )?;
-    Ok(Options { large, small, watched, store, bucket, overlay, clones, mount, out, directory })
+    Ok(Options {
+        large,
+        small,
+        watched,
+        store,
+        bucket,
+        overlay,
+        replica,
+        clones,
+        mount,
+        out,
+        directory,
+    })
 }
 
 fn mounts(options: &Options) -> Result<String> {
@@ -100,6 +115,11 @@ fn measure_all(options: &Options) -> Result<Vec<Row>> {
     }
     if options.overlay {
         let rows = overlay::rows(&scratch)?;
+        std::fs::remove_dir_all(&scratch)?;
+        return Ok(rows);
+    }
+    if options.replica {
+        let rows = replica::rows(&scratch)?;
         std::fs::remove_dir_all(&scratch)?;
         return Ok(rows);
     }

@@ -65,6 +65,7 @@ pub const ALL: &[&str] = &[
     "writes_before_commit",
     "writes_after_commit",
     "answer_after_commit",
+    "resolve_after_put",
 ];
 
 /// Passes a point; kills the process if `CHRONICLE_FAILPOINT` names it (`name`, or `name:N` for

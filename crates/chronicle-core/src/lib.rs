@@ -126,8 +126,8 @@ pub use view::{
     ConflictView, Diff, DiffChange, DoctorFinding, DoctorReport, EntryView, ExportReport,
     FileChange, ForgetReport, ForgottenView, GcReport, GrepMatch, HeadView, IsolatedView,
     Iteration, KeptView, LostContent, MirrorView, PlanStep, PlanView, ProofView, PruneReport,
-    RewindReport, SCHEMA, SnapshotMetadata, Status, Transaction, TurnView, VerifyReport,
-    WitnessView,
+    RejectedView, ReplicaView, RewindReport, SCHEMA, SnapshotMetadata, Status, Transaction,
+    TurnView, VerifyReport, WitnessView,
 };
 pub use watch::{WATCHER, WatchEnd, WatchOptions};
 pub use witness::{Place, Witness};

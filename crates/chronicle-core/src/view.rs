@@ -701,3 +701,64 @@ pub struct IsolatedView {
     /// The directory that holds what the command wrote.
     pub layer: String,
 }
+
+/// A replica of a workspace, as its host knows it.
+#[derive(Debug, Clone, Serialize)]
+pub struct ReplicaView {
+    /// The version of this shape.
+    pub schema: u32,
+    /// Its id.
+    pub id: String,
+    /// Its name: the session in whose name its writes are recorded.
+    pub name: String,
+    /// The record up to which it has everything, durably; `None` before its first acknowledgement, or if that was of another
+    /// life of the log.
+    pub acknowledged: Option<u64>,
+    /// How many records are newer than that.
+    pub behind: u64,
+    /// When it was last heard of, RFC 3339.
+    pub seen_at: String,
+    /// Bytes sent to it.
+    pub sent_bytes: u64,
+    /// Bytes got from it.
+    pub received_bytes: u64,
+    /// The number of its last batch of writes.
+    pub last_batch: u64,
+    /// Writes of it that were not taken and that nobody decided about, as it said.
+    pub conflicts: u64,
+}
+
+/// A write of a replica that its host did not take.
+#[derive(Debug, Clone, Serialize)]
+pub struct RejectedView {
+    /// The version of this shape.
+    pub schema: u32,
+    /// Its id; of the first of a batch, also that of the snapshot that says so.
+    pub id: String,
+    /// The part that people type.
+    pub short_id: String,
+    /// Where.
+    pub path: String,
+    /// Why, as a stable word: `changed`, `parent`, `not_empty`, `group`, `filtered`, `not_allowed`, `folded`, `unknown`.
+    pub code: String,
+    /// The same for people.
+    pub reason: String,
+    /// What it was made on: `absent`, `file`, `directory` or `symlink`.
+    pub base_kind: String,
+    /// What it put there.
+    pub mine_kind: String,
+    /// What stands there for the host, if it told.
+    pub theirs_kind: Option<String>,
+    /// The content of these, of files.
+    pub base_object: Option<String>,
+    /// The content that it put there.
+    pub mine_object: Option<String>,
+    /// The host's content.
+    pub theirs_object: Option<String>,
+    /// The host's record that put its version there.
+    pub host_seq: u64,
+    /// When the answer came, RFC 3339.
+    pub answered_at: String,
+    /// Whether the three merge by lines without a clash.
+    pub mergeable: bool,
+}

@@ -12,6 +12,10 @@ pub const INLINE_MAX: usize = 4 << 10;
 pub const GATHERED: usize = 512 << 10;
 /// Pieces of a manifest that one frame tells.
 pub const PIECES_PER_FRAME: usize = 16 << 10;
+/// Bytes of inline contents in one push; what is beyond is fetched.
+pub const INLINE_TOGETHER: usize = 32 << 20;
+/// Items of one push, entries of one listing, or differences of two trees that anybody holds at once.
+pub const HELD_MAX: usize = 4 << 20;
 /// The longest words that a peer may send.
 pub const WORDS_MAX: usize = 1 << 10;
 /// The longest rules of a filter that a peer may send.

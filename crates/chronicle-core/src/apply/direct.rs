@@ -4,6 +4,7 @@
 //! finished after a crash: whoever asked for it compares and asks again, since all that it replaces is in the
 //! store. One sync makes everything durable that is staged, and one that it is in place.
 
+use std::collections::HashSet;
 use std::os::fd::AsFd;
 
 use rustix::fs::{Dir, Mode, OFlags};
@@ -20,7 +21,6 @@ use super::check;
 use super::directories::{Directories, see};
 use super::fill;
 use super::outline;
-use super::script::Script;
 use super::stage::{self, LANES, Leftover, Stages, TRASH};
 use super::steps;
 use super::{Applied, Work};
@@ -29,6 +29,14 @@ use super::{Applied, Work};
 pub(crate) const DIRECT: PlanId = PlanId(*b"chronicle-direct");
 /// Up to so many files are made durable one by one; beyond, their whole volume is.
 const FEW: usize = 4;
+
+/// Staging that stays until what was written is recorded, so that whoever finds it can put everything back.
+#[must_use = "it must be removed once what was written is recorded"]
+pub(crate) struct Unrecorded {
+    holders: Vec<WorkspacePath>,
+    /// Names this one: the commit that records it says so.
+    pub(crate) nonce: [u8; 16],
+}
 
 /// Writes everything that a work wants, durable on return.
 ///
@@ -39,7 +47,7 @@ pub fn put(
     work: &Work,
     store: &dyn ContentStorage,
     is_kept: &dyn Fn(&ObjectId) -> Result<bool>,
-) -> Result<Applied> {
+) -> Result<(Applied, Unrecorded)> {
     assert_eq!(work.id, DIRECT, "BUG: a plan has a commit point");
     let mut directories = Directories::new(roots);
     let seen = check::check(&mut directories, work)?;
@@ -51,12 +59,17 @@ pub fn put(
     let problems = fill::fill(&stages, &mut directories, places, store, work.touch)?;
     script.problems.extend(problems);
     let few = script.places().count() <= FEW && script.steps.len() <= 4 * FEW;
+    let nonce = crate::id::random_bytes();
+    stages.note_direct(&script, &work.tasks, &nonce).at("write to", "staging")?;
     if few {
         fill::sync_few(&stages, &script)?;
+        // What is one exchange is done or not; everything else could be found half done after a power cut.
+        if work.tasks.len() > 1 {
+            stages.sync_note().at("sync", "staging")?;
+        }
     } else {
         fill::sync(&stages, &script)?;
     }
-    stages.note_placed(&script).at("write to", "staging")?;
     failpoint::hit("direct_after_stage");
     stages.keep();
     let applied = steps::run(roots, &script, &stages, None)?;
@@ -67,19 +80,43 @@ pub fn put(
         fill::sync(&stages, &script)?;
     }
     failpoint::hit("direct_after_sync");
-    remove(&mut directories, &script)?;
-    Ok(applied)
+    Ok((applied, Unrecorded { holders: script.holders, nonce }))
 }
 
 /// Takes the staging away; all that it holds is in the store or in place.
-fn remove(directories: &mut Directories<'_>, script: &Script) -> Result<()> {
-    for holder in script.holders.iter().rev() {
+pub(crate) fn remove(roots: &Roots, written: &Unrecorded) -> Result<()> {
+    let mut directories = Directories::new(roots);
+    for holder in written.holders.iter().rev() {
         let opened = directories.open(holder).at("open", holder.as_path())?;
         Leftover::open(opened.as_fd(), &DIRECT)
             .and_then(|leftover| leftover.remove())
             .at("remove staging from", holder.as_path())?;
     }
     Ok(())
+}
+
+/// What somebody was writing when he died.
+pub(crate) struct Interrupted {
+    /// The paths that he was writing.
+    pub(crate) paths: Vec<WorkspacePath>,
+    /// The inodes that he put in place, or was about to.
+    pub(crate) placed: HashSet<u64>,
+    /// What the commit says that records it.
+    pub(crate) nonce: Vec<u8>,
+}
+
+/// Whether somebody died while he was writing; costs one look-up where nobody did.
+pub(crate) fn interrupted(roots: &Roots) -> Result<Option<Interrupted>> {
+    let Ok(top) = roots.workspace().handle() else { return Ok(None) };
+    let leftover = match Leftover::open(top, &DIRECT) {
+        Err(Errno::NOENT) => return Ok(None),
+        other => other.at("open staging in", roots.workspace().path())?,
+    };
+    if !leftover.is_committed().at("examine", "staging")? {
+        return Ok(None);
+    }
+    let (nonce, placed, paths) = leftover.direct_note();
+    Ok(Some(Interrupted { paths, placed, nonce }))
 }
 
 /// Takes away what an earlier one left that was interrupted.
@@ -96,6 +133,11 @@ fn clear(
         }
     }
     Ok(())
+}
+
+/// The same at the top of the workspace alone: it costs one look-up where there is none.
+pub(crate) fn clear_top(roots: &Roots, is_kept: &dyn Fn(&ObjectId) -> Result<bool>) -> Result<()> {
+    clear(&mut Directories::new(roots), &[WorkspacePath::root()], is_kept)
 }
 
 /// The same in the roots, wherever it is; for who recovers without writing anything.
@@ -121,7 +163,7 @@ fn holds_only_known(
     leftover: &Leftover,
     is_kept: &dyn Fn(&ObjectId) -> Result<bool>,
 ) -> Result<bool> {
-    let placed = leftover.placed();
+    let (_, placed, _) = leftover.direct_note();
     let lanes = (0..LANES).map(|lane| lane.to_string()).chain([TRASH.to_owned()]);
     for lane in lanes {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

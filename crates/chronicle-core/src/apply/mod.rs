@@ -37,7 +37,9 @@ use directories::Directories;
 use script::Script;
 use stage::Stages;
 
-pub(crate) use direct::{DIRECT, clear_direct, put};
+pub(crate) use direct::{
+    DIRECT, Unrecorded, clear_direct, clear_top, interrupted, put, remove as remove_direct,
+};
 pub use recover::{clean_up, discard_leftovers, recover};
 pub(crate) use stage::is_staging_name;
 

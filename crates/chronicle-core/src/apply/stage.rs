@@ -15,6 +15,7 @@ use crate::error::{Context, Result};
 use crate::id::PlanId;
 use crate::path::WorkspacePath;
 
+use super::Task;
 use super::attributes::{Handle, clear_lists, modified_at};
 use super::directories::{Directories, see, see_handle};
 use super::script::{Script, Slot};
@@ -32,7 +33,8 @@ pub(super) const THREADS: usize = 2;
 pub(super) const TRASH: &str = "trash";
 /// Holds what moves in two steps.
 pub(super) const MOVED: &str = "moved";
-/// Holds the inodes that were staged, so that they can be told from what came out of its place.
+/// Holds what is about to be written directly: the inodes that were staged, so that they can be told from what came out
+/// of its place, and the paths.
 const PLACED: &str = "placed";
 /// Names the staging directories on other volumes, so that they can be found again.
 const ELSEWHERE: &str = "elsewhere";
@@ -200,16 +202,33 @@ impl Stages {
         Ok(Self { stages, temporary: false })
     }
 
-    /// Notes which inodes were staged.
-    pub(super) fn note_placed(&self, script: &Script) -> Result<(), Errno> {
+    /// Notes which inodes were staged, and which paths are about to be written.
+    pub(super) fn note_direct(
+        &self,
+        script: &Script,
+        tasks: &[Task],
+        nonce: &[u8],
+    ) -> Result<(), Errno> {
         for (index, stage) in self.stages.iter().enumerate() {
             let mut out = Encoder::default();
-            let here: Vec<_> = script.places().filter(|place| place.slot.stage == index).collect();
-            out.int(here.len() as u64);
-            here.iter().for_each(|place| out.int(place.ino));
+            out.bytes(nonce);
+            let inodes: Vec<_> = script.places().map(|place| place.ino).collect();
+            out.int(inodes.len() as u64);
+            inodes.into_iter().for_each(|ino| out.int(ino));
+            let tasks = if index == 0 { tasks } else { &[] };
+            out.int(tasks.len() as u64);
+            tasks.iter().for_each(|task| out.bytes(task.path.as_bytes()));
             stage.note(PLACED, &out.0)?;
         }
         Ok(())
+    }
+
+    /// Makes that note durable, where the whole volume is not.
+    pub(super) fn sync_note(&self) -> Result<(), Errno> {
+        let Some(first) = self.stages.first() else { return Ok(()) };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::fsync(rustix::fs::openat(&first.top, PLACED, flags, Mode::empty())?)?;
+        rustix::fs::fsync(&first.top)
     }
 
     /// From now on they are needed until the rewind is recorded.
@@ -306,19 +325,23 @@ impl Leftover {
         rustix::fs::renameat(&self.holder, &self.name, &self.holder, staging_name(plan))
     }
 
-    /// The inodes that were staged, as far as that was noted.
-    pub(super) fn placed(&self) -> HashSet<u64> {
+    /// What the commit will say, the inodes that were staged and the paths that were to be written, as far as that was
+    /// noted.
+    pub(super) fn direct_note(&self) -> (Vec<u8>, HashSet<u64>, Vec<WorkspacePath>) {
         let bytes = self.noted(PLACED);
         let mut input = Decoder(&bytes);
+        let nonce = input.bytes().unwrap_or_default().to_vec();
         let count = input.count().unwrap_or(0);
-        (0..count).map_while(|_| input.int().ok()).collect()
+        let placed = (0..count).map_while(|_| input.int().ok()).collect();
+        let count = input.count().unwrap_or(0);
+        (nonce, placed, (0..count).map_while(|_| input.path().ok()).collect())
     }
 
     fn noted(&self, name: &str) -> Vec<u8> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let mut bytes = Vec::new();
         if let Ok(file) = rustix::fs::openat(&self.top, name, flags, Mode::empty()) {
-            let mut file = std::io::Read::take(std::fs::File::from(file), 1 << 20);
+            let mut file = std::io::Read::take(std::fs::File::from(file), 1 << 26);
             let _ = std::io::Read::read_to_end(&mut file, &mut bytes);
         }
         bytes

@@ -46,6 +46,8 @@ mod replica_registry;
 mod replica_side;
 mod replica_tree;
 mod replica_types;
+mod replica_undo;
+mod replica_views;
 mod replica_write;
 mod repository_rule;
 mod resolve;
@@ -140,6 +142,7 @@ mod key {
     pub(super) const USED_GRANTS: &str = "used_grants";
     pub(super) const MIRRORED: &str = "mirrored";
     pub(super) const MOUNTED: &str = "mounted";
+    pub(super) const RECORDED: &str = "recorded";
     pub(super) const REPLICA: &str = "replica";
     pub(super) const UNDER_WAY: &str = "under_way";
 }
@@ -292,6 +295,7 @@ impl Workspace {
         self.held.take();
         self.in_haste = true;
         self.finish_pending()?;
+        self.undo_interrupted()?;
         self.fold_versions()?;
         Ok(lock)
     }

@@ -6,7 +6,7 @@ use super::replica_registry::decoded;
 use super::replica_types::{Conflict, Resolution};
 use super::replica_write::{OwnTree, Supply, TRIES};
 use super::{PATIENCE, Workspace};
-use crate::catalog::{Catalog, Durability, Local};
+use crate::catalog::{Catalog, Local};
 use crate::codec::{DecodeError, Decoder, Encoder};
 use crate::entry::{Author, Evidence};
 use crate::error::{Error, Result, Stop};
@@ -100,7 +100,7 @@ impl Workspace {
         };
         let mut tries = 0;
         loop {
-            self.record_touched([&conflict.path].into_iter())?;
+            self.record_touched([(&conflict.path, true)].into_iter())?;
             match self.try_resolve(&conflict, how, wanted.as_ref(), &made) {
                 Err(Error::Stopped(Stop::PlanOutdated(_))) if tries < TRIES => tries += 1,
                 done => return done,
@@ -145,6 +145,7 @@ impl Workspace {
         let supply = Supply { given: made, own: self.objects()? };
         let put = self.put_steps(&steps, &supply, (Author::Person, Evidence::Named))?;
         if let Some((path, why)) = put.unexpected.iter().next() {
+            self.undo_interrupted()?;
             return Err(Error::Usage(format!("Could not write {path}: {why}; try again")));
         }
         let mut batch = put.batch;
@@ -154,7 +155,7 @@ impl Workspace {
         if wrote {
             batch.records = self.outcome_records(resolve_labels(id, conflict, how), put.own);
         }
-        self.commit_batch(batch, Durability::PowerCut)?;
+        self.commit_put(batch, put.staging, "resolve_after_put")?;
         Ok(wrote.then_some(id))
     }
 }

@@ -6,7 +6,7 @@ use super::replica_registry::Remembered;
 use super::replica_types::{Answer, HostPlace, PushChanges, PushLimits, WriteBack};
 use super::replica_write::{OwnTree, Put, Supply, TRIES};
 use super::{PATIENCE, Workspace};
-use crate::catalog::{Durability, Local, Log};
+use crate::catalog::{Local, Log};
 use crate::entry::{Author, Evidence};
 use crate::error::{Error, Result, Stop};
 use crate::failpoint;
@@ -108,7 +108,9 @@ impl Workspace {
         self.keep_within_budget()?;
         let mut tries = 0;
         loop {
-            self.record_touched(request.writes.iter().map(|write| &write.path))?;
+            let goes = |write: &Write| write.base.is_directory() && !write.after.is_directory();
+            let named = request.writes.iter().map(|write| (&write.path, goes(write)));
+            self.record_touched(named)?;
             match self.try_writes(request, contents, known.clone()) {
                 Err(Error::Stopped(Stop::PlanOutdated(_))) if tries < TRIES => tries += 1,
                 done => return done,
@@ -125,7 +127,8 @@ impl Workspace {
         let supply = Supply { given: contents, own: self.objects()? };
         let judged = self.judged(request, &supply)?;
         let writer = (Author::Session(request.name.to_owned()), Evidence::Named);
-        let put = self.put_steps(&judged.steps, &supply, writer)?;
+        let mut put = self.put_steps(&judged.steps, &supply, writer)?;
+        let staging = put.staging.take();
         let (mut batch, verdicts) = self.write_records(request, judged, put)?;
         let head = self.own_place()?;
         let head = Place { seq: Seq(head.seq.0 + batch.records.len() as u64), ..head };
@@ -135,8 +138,7 @@ impl Workspace {
         known.answer = Some(answer.clone());
         batch.local.push((Local::Replica, request.replica.0.to_vec(), Some(known.encode())));
         failpoint::hit("writes_before_commit");
-        self.commit_batch(batch, Durability::PowerCut)?;
-        failpoint::hit("writes_after_commit");
+        self.commit_put(batch, staging, "writes_after_commit")?;
         Ok(answer)
     }
 
@@ -165,7 +167,7 @@ impl Workspace {
         judged: Judged,
         put: Put,
     ) -> Result<(crate::catalog::Batch, Vec<Verdict>)> {
-        let Put { mut batch, own, others, unexpected } = put;
+        let Put { mut batch, own, others, unexpected, .. } = put;
         if !own.is_empty() {
             let labels = self.write_labels(request.name, own.len(), own.first().map(|c| &c.path));
             batch.records = self.outcome_records(labels, own);

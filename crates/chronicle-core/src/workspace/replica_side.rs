@@ -175,7 +175,8 @@ impl Workspace {
         }
         let mut tries = 0;
         loop {
-            self.record_touched(push.items.iter().map(|item| &item.path))?;
+            let named = push.items.iter().map(|item| (&item.path, !item.version.is_directory()));
+            self.record_touched(named)?;
             match self.try_push(&push) {
                 Err(Error::Stopped(Stop::PlanOutdated(_))) if tries < TRIES => tries += 1,
                 done => return done,
@@ -194,7 +195,8 @@ impl Workspace {
         let mut report = PushReport::default();
         self.leave_what_cannot_be(&mut received, push, &supply, &mut report)?;
         let writer = (Author::Session(HOST.to_owned()), Evidence::Own);
-        let put = self.put_steps(&received.steps, &supply, writer)?;
+        let mut put = self.put_steps(&received.steps, &supply, writer)?;
+        let staging = put.staging.take();
         report.written = put.own.len() as u64;
         report.equal = received.equal.len() as u64;
         report.unexpected =
@@ -203,12 +205,12 @@ impl Workspace {
         self.move_on(&mut side, push, &pending, &batch)?;
         batch.state.push(side.row());
         report.left = received.left;
-        if push.to.is_none() && batch.records.is_empty() && batch.local.is_empty() {
+        let nothing = batch.records.is_empty() && batch.local.is_empty();
+        if push.to.is_none() && nothing && staging.is_none() {
             return Ok(report);
         }
         failpoint::hit("push_before_commit");
-        self.commit_batch(batch, Durability::PowerCut)?;
-        failpoint::hit("push_after_commit");
+        self.commit_put(batch, staging, "push_after_commit")?;
         Ok(report)
     }
 
@@ -245,7 +247,7 @@ impl Workspace {
 
     /// Records what was written, and remembers what was not.
     fn push_batch(&self, push: &Push<'_>, received: &Received, put: Put) -> Result<Batch> {
-        let Put { mut batch, own, others, unexpected } = put;
+        let Put { mut batch, own, others, unexpected, .. } = put;
         if !own.is_empty() {
             batch.records = self.outcome_records(self.push_labels(push, own.len()), own);
         }

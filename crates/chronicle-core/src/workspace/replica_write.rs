@@ -4,15 +4,16 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Read;
 
-use super::Workspace;
 use super::finish::Ended;
 use super::known_cache::KnownCache;
 use super::look_around::is_news;
 use super::outcomes::Closing;
-use crate::apply::{self, DIRECT, Task, Work};
+use super::{Workspace, key};
+use crate::apply::{self, DIRECT, Task, Unrecorded, Work};
 use crate::catalog::{Batch, Durability};
 use crate::entry::{Author, Change, Entry, Evidence};
 use crate::error::{Error, Result};
+use crate::failpoint;
 use crate::id::{ObjectId, Seq};
 use crate::known::{Known, Part};
 use crate::look::Candidate;
@@ -136,6 +137,8 @@ pub(super) struct Put {
     pub(super) others: Vec<Change>,
     /// What could not be written, and why.
     pub(super) unexpected: HashMap<WorkspacePath, String>,
+    /// What must be removed after the commit.
+    pub(super) staging: Option<Unrecorded>,
 }
 
 impl Workspace {
@@ -154,11 +157,13 @@ impl Workspace {
     }
 
     /// Records what stands at some paths and is not known yet: it is about to be replaced. Says whether there was any.
+    ///
+    /// The flag is whether nothing, or no directory, is about to stand there.
     pub(super) fn record_touched<'p>(
         &mut self,
-        paths: impl Iterator<Item = &'p WorkspacePath>,
+        paths: impl Iterator<Item = (&'p WorkspacePath, bool)>,
     ) -> Result<bool> {
-        let stale = self.stale(paths.filter(|path| !stays_home(path)))?;
+        let stale = self.stale(paths.filter(|(path, _)| !stays_home(path)))?;
         if stale.is_empty() {
             return Ok(false);
         }
@@ -177,11 +182,11 @@ impl Workspace {
     /// The paths among these, and directories above them, that do not look as they are known.
     fn stale<'p>(
         &self,
-        paths: impl Iterator<Item = &'p WorkspacePath>,
+        paths: impl Iterator<Item = (&'p WorkspacePath, bool)>,
     ) -> Result<Vec<WorkspacePath>> {
         let cache = KnownCache::new(&self.catalog)?;
         let (mut stale, mut above) = (BTreeSet::new(), HashSet::new());
-        for path in paths {
+        for (path, goes) in paths {
             for directory in path.ancestors().take_while(|directory| !directory.is_root()) {
                 if !above.insert(directory.clone()) {
                     break;
@@ -195,7 +200,10 @@ impl Workspace {
             let (was, stat) = (cache.get(path)?, self.stat(path)?);
             let part = was.as_ref().map_or(Part::Ordinary, |was| was.part);
             let candidate = Candidate { path: path.clone(), stat, was, part, filtered: false };
-            if !candidate.is_current() && is_news(&candidate) && !is_same_directory(&candidate) {
+            // What a directory held that goes must be known, also what is gone already.
+            let whole = goes && candidate.was.as_ref().is_some_and(|was| was.entry.is_directory());
+            let differs = !candidate.is_current() && is_news(&candidate);
+            if whole || differs && !is_same_directory(&candidate) {
                 stale.insert(path.clone());
             }
         }
@@ -254,22 +262,37 @@ impl Workspace {
     ) -> Result<Put> {
         let (rows, hold) = self.take_contents(steps, supply)?;
         let (tasks, goals) = self.step_tasks(steps)?;
+        let is_kept = |id: &ObjectId| supply.own.exists(id);
         if tasks.is_empty() {
+            // Whoever died at the end of his work left only that.
+            apply::clear_top(&self.roots, &is_kept)?;
             let batch = Batch { objects: rows, hold: Some(hold), ..Batch::default() };
             let (own, others, unexpected) = (vec![], vec![], HashMap::new());
-            return Ok(Put { batch, own, others, unexpected });
+            return Ok(Put { batch, own, others, unexpected, staging: None });
         }
         let links = self.link_members(&tasks)?;
         let secrets = self.home.secrets().clone();
         let work = Work { id: DIRECT, moves: vec![], tasks, links, touch: false, secrets };
         self.check_root()?;
-        let is_kept = |id: &ObjectId| supply.own.exists(id);
-        let applied = apply::put(&self.roots, &work, supply, &is_kept)?;
+        let (applied, staging) = apply::put(&self.roots, &work, supply, &is_kept)?;
         let Ended { mut batch, own, others } = self.ended(&goals, &applied, writer)?;
         batch.objects.extend(rows);
+        batch.state.push((key::RECORDED, Some(staging.nonce.to_vec())));
         let unexpected = applied.unexpected.into_iter().collect();
         drop(hold);
-        Ok(Put { batch, own, others, unexpected })
+        Ok(Put { batch, own, others, unexpected, staging: Some(staging) })
+    }
+
+    /// Commits what was written, durably, and takes its staging away.
+    pub(super) fn commit_put(
+        &mut self,
+        batch: Batch,
+        staging: Option<Unrecorded>,
+        after: &'static str,
+    ) -> Result<()> {
+        self.commit_batch(batch, Durability::PowerCut)?;
+        failpoint::hit(after);
+        staging.map_or(Ok(()), |staging| apply::remove_direct(&self.roots, &staging))
     }
 
     /// A directory in which names came or went is still the one that is known, with another time.

@@ -7,5 +7,6 @@ mod pool;
 mod pool_others;
 mod property;
 mod replica;
+mod replica_crash;
 mod retention;
 mod store;

@@ -48,9 +48,9 @@ fn path(text: &str) -> WorkspacePath {
 }
 
 /// One machine: a workspace with a home of its own.
-struct Machine {
-    root: PathBuf,
-    workspace: Workspace,
+pub(crate) struct Machine {
+    pub(crate) root: PathBuf,
+    pub(crate) workspace: Workspace,
 }
 
 impl Machine {
@@ -65,15 +65,22 @@ impl Machine {
         Self { root, workspace }
     }
 
-    fn write(&self, path: &str, text: &str) {
+    fn open(scratch: &Path, name: &str) -> Self {
+        let root = scratch.join(name);
+        let home = Home::at(&scratch.join(format!("{name}.home")));
+        let workspace = Workspace::open(&home, &root).unwrap();
+        Self { root, workspace }
+    }
+
+    pub(crate) fn write(&self, path: &str, text: &str) {
         write(&self.root, path, text);
     }
 
-    fn read(&self, path: &str) -> Option<String> {
+    pub(crate) fn read(&self, path: &str) -> Option<String> {
         fs::read_to_string(self.root.join(path)).ok()
     }
 
-    fn remove(&self, path: &str) {
+    pub(crate) fn remove(&self, path: &str) {
         fs::remove_file(self.root.join(path)).unwrap();
     }
 
@@ -89,15 +96,17 @@ fn write(root: &Path, path: &str, text: &str) {
 }
 
 /// A host and some replicas.
-struct World {
-    _scratch: tempfile::TempDir,
-    host: Machine,
-    replicas: Vec<Machine>,
+pub(crate) struct World {
+    _scratch: Option<tempfile::TempDir>,
+    pub(crate) top: PathBuf,
+    pub(crate) host: Machine,
+    pub(crate) replicas: Vec<Machine>,
 }
 
 impl World {
-    fn new(count: usize, files: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(count: usize, files: &[(&str, &str)]) -> Self {
         let scratch = tempfile::tempdir().unwrap();
+        let top = scratch.path().to_owned();
         let host = Machine::new(scratch.path(), "host", files);
         let replica = |number| {
             let mut machine = Machine::new(scratch.path(), &format!("replica{number}"), &[]);
@@ -106,13 +115,20 @@ impl World {
             machine
         };
         let replicas = (0..count).map(replica).collect();
-        let mut world = Self { _scratch: scratch, host, replicas };
+        let mut world = Self { _scratch: Some(scratch), top, host, replicas };
         (0..count).for_each(|number| world.push_all(number));
         world
     }
 
+    /// The same world, as another process finds it.
+    pub(crate) fn open(top: &Path, count: usize) -> Self {
+        let replicas = (0..count).map(|number| Machine::open(top, &format!("replica{number}")));
+        let (host, replicas) = (Machine::open(top, "host"), replicas.collect());
+        Self { _scratch: None, top: top.to_owned(), host, replicas }
+    }
+
     /// One push to a replica; `None` if there is nothing to push.
-    fn push(&mut self, number: usize, limits: PushLimits) -> Option<PushReport> {
+    pub(crate) fn push(&mut self, number: usize, limits: PushLimits) -> Option<PushReport> {
         let replica = &mut self.replicas[number].workspace;
         let applied = replica.replica_state().unwrap().unwrap().applied;
         let after = applied.map_or(Seq(0), |place| place.seq);
@@ -126,13 +142,13 @@ impl World {
         Some(replica.apply_push(&changes.items, changes.to, contents, false).unwrap())
     }
 
-    fn push_all(&mut self, number: usize) {
+    pub(crate) fn push_all(&mut self, number: usize) {
         self.host.workspace.settle().unwrap();
         while self.push(number, LIMITS).is_some() {}
     }
 
     /// Sends what a replica wrote; `None` if it wrote nothing.
-    fn send(&mut self, number: usize, limit: usize) -> Option<Answer> {
+    pub(crate) fn send(&mut self, number: usize, limit: usize) -> Option<Answer> {
         let batch = self.replicas[number].workspace.journal_batch(limit, &everything).unwrap()?;
         Some(self.deliver(number, batch.number, &batch.writes))
     }
@@ -156,7 +172,7 @@ impl World {
         self.host.workspace.take_writes(&request, replica.replica_contents().unwrap()).unwrap()
     }
 
-    fn send_all(&mut self, number: usize) -> Vec<Verdict> {
+    pub(crate) fn send_all(&mut self, number: usize) -> Vec<Verdict> {
         self.replicas[number].workspace.settle().unwrap();
         let mut verdicts = Vec::new();
         while let Some(answer) = self.send(number, 100) {
@@ -166,14 +182,14 @@ impl World {
         verdicts
     }
 
-    fn answer(&mut self, number: usize, answer: &Answer) -> chronicle_core::Answered {
+    pub(crate) fn answer(&mut self, number: usize, answer: &Answer) -> chronicle_core::Answered {
         let contents = self.host.workspace.replica_contents().unwrap();
         let replica = &mut self.replicas[number].workspace;
         replica.answered(answer.batch, &answer.verdicts, contents).unwrap()
     }
 
     /// Both directions, until nothing is left to tell.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         for _ in 0..8 {
             for number in 0..self.replicas.len() {
                 self.send_all(number);
@@ -183,7 +199,7 @@ impl World {
     }
 
     #[track_caller]
-    fn assert_equal(&mut self, what: &str) {
+    pub(crate) fn assert_equal(&mut self, what: &str) {
         let host = self.host.digest();
         for number in 0..self.replicas.len() {
             if self.replicas[number].digest() != host {
@@ -516,7 +532,7 @@ fn what_a_conflict_needs_outlives_prune_and_collection() {
     }
     let pruned = world.replicas[0].workspace.prune(&LITTLE, "test", false).unwrap();
     assert!(pruned.dropped_records > 0, "nothing was pruned");
-    let home = Home::at(&world._scratch.path().join("replica0.home"));
+    let home = Home::at(&world.top.join("replica0.home"));
     home.collect_garbage(&|_, _| ()).unwrap();
     let replica = &mut world.replicas[0].workspace;
     let conflict = replica.conflicts().unwrap().remove(0);

@@ -10,7 +10,7 @@ use chronicle_core::{ObjectId, Piece, Seq, WorkspacePath};
 use super::write_back::Incoming;
 use super::{Admission, Effect, Event, LogPart, LogRead, ReadLog, TreeRead};
 use crate::filter::Filters;
-use crate::limits::{ASKED_MAX, Limits};
+use crate::limits::{ASKED_MAX, INLINE_TOGETHER, Limits, RULES_MAX};
 use crate::parts::{gather, item_length, node_length};
 use crate::serve::Serving;
 use crate::wire::{
@@ -74,6 +74,8 @@ struct Pushing {
     to: Place,
     part: u32,
     after: WorkspacePath,
+    /// Bytes of contents that went with it.
+    inline: usize,
 }
 
 /// A part of a push that was not acknowledged.
@@ -354,15 +356,20 @@ impl Live {
     }
 
     /// Sends what was read, in as many parts as it needs.
-    fn push(&mut self, read: LogPart, out: &mut Vec<Effect>) -> Done {
+    fn push(&mut self, mut read: LogPart, out: &mut Vec<Effect>) -> Done {
         self.grew(read.to)?;
-        let (from, first) = self.pushing.take().map_or((self.sent, 0), |it| (it.from, it.part));
+        let begun = self.pushing.take().map(|it| (it.from, it.part, it.inline));
+        let (from, first, mut inline) = begun.unwrap_or((self.sent, 0, 0));
         let (to, more) = (read.to, read.more && !read.items.is_empty());
         if first == 0 && !more && Some(to.seq) <= from {
             self.sent = Some(to.seq);
             return Ok(());
         }
         let after = read.items.last().map(|item| item.item.path.clone());
+        for item in &mut read.items {
+            inline += item.inline.as_ref().map_or(0, Vec::len);
+            item.inline.take_if(|_| inline > INLINE_TOGETHER);
+        }
         let objects = read.items.iter().filter(|item| item.inline.is_none());
         self.offered.extend(objects.filter_map(|item| object_of(&item.item.version)));
         let mut part = first;
@@ -376,7 +383,7 @@ impl Live {
             part += 1;
         }
         match after.filter(|_| more) {
-            Some(after) => self.pushing = Some(Pushing { from, to, part, after }),
+            Some(after) => self.pushing = Some(Pushing { from, to, part, after, inline }),
             None => self.sent = Some(to.seq),
         }
         Ok(())
@@ -501,6 +508,10 @@ impl Live {
     fn tell_filters(&self, out: &mut Vec<Effect>) {
         for direction in [Direction::Push, Direction::WriteBack] {
             let rules = self.filters.of(direction).rules();
+            // Rules that are too long to tell hold all the same.
+            if rules.len() > RULES_MAX {
+                continue;
+            }
             out.push(Effect::Send(Frame::FilterSet(FilterSet { direction, rules })));
         }
     }

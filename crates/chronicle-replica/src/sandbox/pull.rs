@@ -9,13 +9,11 @@ use chronicle_core::{ObjectId, Seq};
 use super::session::{Applying, Done, Fault, Live, Parts, SandboxSession, fault, is_over};
 use super::{ApplyPush, Effect};
 use crate::fetch::{Fetcher, Step, Trouble, Want};
+use crate::limits::{HELD_MAX, INLINE_TOGETHER};
 use crate::wire::{Ack, CatchupRequest, Frame, Push, PushItem};
 
 /// How often it is asked again before the link is given up.
 const TRIES: u32 = 3;
-
-/// Items that may wait here, however many frames they came in.
-const QUEUED_MAX: usize = 1 << 20;
 
 /// Items whose contents are being brought here.
 #[derive(Debug)]
@@ -63,7 +61,7 @@ impl SandboxSession {
             return Ok(());
         }
         live.queued += push.items.len();
-        if live.queue.len() > 2 * self.limits.push_parts + 2 && live.queued > QUEUED_MAX {
+        if live.queue.len() > 2 * self.limits.push_parts + 2 && live.queued > HELD_MAX {
             return Err(fault("the host pushes more than it may before it is acknowledged"));
         }
         live.queue.push_back(push);
@@ -142,7 +140,12 @@ impl SandboxSession {
             _ => return self.gap(live, out),
         };
         parts.next += 1;
+        parts.inline +=
+            push.items.iter().filter_map(|item| item.inline.as_ref()).map(Vec::len).sum::<usize>();
         parts.items.extend(push.items);
+        if parts.items.len() > HELD_MAX || parts.inline > 2 * INLINE_TOGETHER {
+            return Err(fault("a push is larger than any may be"));
+        }
         if !push.last {
             let (up_to, taken) = (self.begin.place, parts.next);
             out.push(Effect::Send(Frame::Ack(Ack { up_to, parts: taken })));
@@ -368,7 +371,7 @@ impl SandboxSession {
         let fetching = live.pulling.is_some();
         if !self.is_waiting_for_host(live) || fetching {
             // What is fetched is watched by the fetch itself.
-            live.progress = now.max(live.progress.min(now));
+            live.progress = now;
             return Ok(());
         }
         if !is_over(live.progress, self.limits.patience, now) {
@@ -389,7 +392,7 @@ impl SandboxSession {
 
 impl Parts {
     fn new(push: &Push) -> Self {
-        Self { from: push.from, to: push.to, next: 0, items: Vec::new() }
+        Self { from: push.from, to: push.to, next: 0, items: Vec::new(), inline: 0 }
     }
 }
 

@@ -13,7 +13,7 @@ use chronicle_core::replica::{Item, Node, Place};
 use super::Effect;
 use super::pull::Pulled;
 use super::session::{Done, Live, SandboxSession, fault};
-use crate::limits::ASKED_MAX;
+use crate::limits::{ASKED_MAX, HELD_MAX};
 use crate::wire::{Frame, PushItem, TreeListing, TreeRequest};
 
 /// Directories that may be on their way at once.
@@ -102,6 +102,9 @@ impl Live {
         }
         *next += 1;
         entries.extend(listing.entries);
+        if entries.len() > HELD_MAX || resync.items.len() > HELD_MAX {
+            return Err(fault("a tree differs by more than can be held at once"));
+        }
         self.progress = now;
         resync.place = Some(resync.place.map_or(listing.place, |place| place.min(listing.place)));
         if listing.last {

@@ -11,7 +11,7 @@ use super::pull::Pulling;
 use super::resync::Resync;
 use super::write_back::{Answering, UnderWay};
 use super::{Begin, Effect, Event};
-use crate::limits::Limits;
+use crate::limits::{Limits, RULES_MAX};
 use crate::serve::Serving;
 use crate::wire::{
     Direction, FilterSet, Frame, Goodbye, Heartbeat, Hello, Push, PushItem, Refused, Versions,
@@ -72,6 +72,7 @@ pub(super) enum Asked {
 /// What a session knows while a link is up.
 #[derive(Debug)]
 pub(super) struct Live {
+    since: Duration,
     heard: Duration,
     said: Duration,
     /// Where the host's log ends, as far as it has said.
@@ -99,6 +100,8 @@ pub(super) struct Parts {
     pub(super) to: Seq,
     pub(super) next: u32,
     pub(super) items: Vec<PushItem>,
+    /// Bytes of contents that came with them.
+    pub(super) inline: usize,
 }
 
 /// Why a link is given up.
@@ -357,7 +360,6 @@ impl SandboxSession {
     }
 
     fn welcomed(&mut self, welcome: Welcome, now: Duration, out: &mut Vec<Effect>) {
-        self.attempts = 0;
         self.begin.workspace = Some(welcome.workspace);
         self.phase = Phase::Live(Box::new(Live::new(&welcome, &self.limits, now)));
         out.push(Effect::Welcomed(welcome));
@@ -384,9 +386,9 @@ impl SandboxSession {
             (Direction::Push, &self.begin.push_rules),
             (Direction::WriteBack, &self.begin.write_back_rules),
         ];
-        for (direction, rules) in
-            both.into_iter().filter(|(_, rules)| also_none || !rules.is_empty())
-        {
+        // Rules that are too long to tell hold here all the same.
+        let told = |rules: &[u8]| rules.len() <= RULES_MAX && (also_none || !rules.is_empty());
+        for (direction, rules) in both.into_iter().filter(|(_, rules)| told(rules)) {
             out.push(Effect::Send(Frame::FilterSet(FilterSet { direction, rules: rules.clone() })));
         }
     }
@@ -422,6 +424,10 @@ impl SandboxSession {
 
     /// No link for a while: longer each time, and not all at once.
     fn wait(&mut self, now: Duration) {
+        // A link that was let in and ended at once is no reason to come back at once.
+        if self.live().is_some_and(|live| is_over(live.since, self.limits.backoff_most, now)) {
+            self.attempts = 0;
+        }
         let doubled = self.limits.backoff_least.saturating_mul(1 << self.attempts.min(20));
         let most = doubled.min(self.limits.backoff_most);
         self.attempts += 1;
@@ -514,6 +520,7 @@ impl Live {
         let batch_writes = usize::try_from(welcome.batch_writes).unwrap_or(usize::MAX);
         let fetches = usize::try_from(welcome.fetches).unwrap_or(usize::MAX);
         Self {
+            since: now,
             heard: now,
             said: now,
             host: welcome.place,

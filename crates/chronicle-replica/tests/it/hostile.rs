@@ -505,6 +505,41 @@ fn after_a_long_sleep_it_connects_again() {
     assert!(effects.contains(&sandbox::Effect::Connect), "{effects:?}");
 }
 
+/// A host that lets everybody in and throws them out again is not asked ten times a second.
+#[test]
+fn links_that_end_at_once_are_come_back_to_later_each_time() {
+    let (mut session, mut now, mut waits) = (sandbox(), NOW, Vec::new());
+    for _ in 0..6 {
+        session.handle(sandbox::Event::Frame(Frame::Welcome(welcome())), now);
+        let effects = session.handle(sandbox::Event::LinkLost("cut".to_owned()), now);
+        let timer = |effect: &sandbox::Effect| {
+            if let sandbox::Effect::SetTimer(at) = effect { Some(*at) } else { None }
+        };
+        let until = effects.iter().find_map(timer).unwrap();
+        waits.push(until - now);
+        now = until;
+        assert!(session.handle(sandbox::Event::Tick, now).contains(&sandbox::Effect::Connect));
+        session.handle(sandbox::Event::Connected, now);
+    }
+    assert!(waits[5] > 8 * waits[0], "{waits:?}");
+}
+
+/// A push that never ends is not held for ever.
+#[test]
+fn a_push_without_end_is_cut_off() {
+    let mut session = live();
+    let content = vec![7; 4096];
+    let items = vec![item("f", &content, Some(&content)); 128];
+    for part in 0..200 {
+        let endless = Push { part, last: false, ..push(items.clone()) };
+        let effects = to_sandbox(&mut session, Frame::Push(endless));
+        if effects.iter().any(|effect| matches!(effect, sandbox::Effect::Disconnect(_))) {
+            return hung_up(&session, &effects, "larger than any");
+        }
+    }
+    panic!("a hundred megabytes were held");
+}
+
 #[test]
 fn an_idle_session_is_small() {
     assert!(std::mem::size_of::<HostSession>() <= 256, "{}", std::mem::size_of::<HostSession>());

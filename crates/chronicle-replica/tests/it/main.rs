@@ -4,4 +4,5 @@
 
 mod filter;
 mod hostile;
+mod machines;
 mod sim;

@@ -89,6 +89,18 @@ fn no_failpoint_lacks_a_test() {
     covered.extend(crate::isolated::crash::POINTS);
     // See `mount::whoever_dies_while_it_is_recorded_loses_nothing`.
     covered.extend(["mount_after_save", "mount_after_fold"]);
+    // See `replica_crash` of the core.
+    covered.extend([
+        "direct_after_stage",
+        "direct_after_steps",
+        "direct_after_sync",
+        "push_before_commit",
+        "push_after_commit",
+        "writes_before_commit",
+        "writes_after_commit",
+        "answer_after_commit",
+        "resolve_after_put",
+    ]);
     listed.sort_unstable();
     covered.sort_unstable();
     assert_eq!(covered, listed);

@@ -184,6 +184,8 @@ impl Host {
             if number != *last || digest != *known {
                 return Ok(WritesTaken::Renumber { batch: number, last: *last });
             }
+            let honest: Vec<Write> = writes.into_iter().map(|sent| sent.write).collect();
+            oracle.check_accepted(&self.store.rows, &honest, verdicts);
             oracle.answered(id, number, digest, verdicts);
             return Ok(WritesTaken::Answered { batch: number, verdicts: verdicts.clone() });
         }
@@ -219,6 +221,7 @@ impl Host {
         let mut kept = self.store.durable.clone();
         kept.batches.insert(id, (number, digest, verdicts.clone()));
         self.store.carry_out(judged.steps, false, kept, fuse)?;
+        oracle.check_accepted(&self.store.rows, &honest, &verdicts);
         oracle.answered(id, number, digest, &verdicts);
         Ok(WritesTaken::Answered { batch: number, verdicts })
     }

@@ -26,6 +26,8 @@ pub enum Mutation {
     None,
     /// A push is acknowledged before it is durable.
     AckBeforeDurable,
+    /// A replica says that it has applied what is not on its disk yet.
+    RecordBeforeSync,
     /// The host does not remember which batches it has answered.
     ForgetBatches,
     /// The host takes writes whatever they were made on.
@@ -77,26 +79,33 @@ fn the_same_seed_is_the_same_world() {
     }
 }
 
-/// Whether a mistake is noticed within a thousand worlds.
+/// Whether a mistake is noticed within a thousand worlds, and for what it is.
 #[track_caller]
-fn check_found(mutation: Mutation) {
-    let found = (1..=1000).find(|seed| World::new(*seed, mutation, false).run().is_err());
-    assert!(found.is_some(), "{mutation:?} is not noticed");
+fn check_found(mutation: Mutation, expected: &str) {
+    let words = (1..=1000).find_map(|seed| World::new(seed, mutation, false).run().err());
+    let words = words.unwrap_or_else(|| panic!("{mutation:?} is not noticed"));
+    assert!(words.contains(expected), "{mutation:?} is noticed by something else: {words}");
 }
 
 #[test]
 fn an_acknowledgement_before_durability_is_noticed() {
-    check_found(Mutation::AckBeforeDurable);
+    check_found(Mutation::AckBeforeDurable, "woke up at");
+}
+
+/// The disk comes back as it was before, and that would be taken for people's work.
+#[test]
+fn a_record_before_the_disk_has_it_is_noticed() {
+    check_found(Mutation::RecordBeforeSync, "was meant to");
 }
 
 #[test]
 fn forgotten_batches_are_noticed() {
-    check_found(Mutation::ForgetBatches);
+    check_found(Mutation::ForgetBatches, "was answered");
 }
 
 #[test]
 fn values_that_are_not_compared_are_noticed() {
-    check_found(Mutation::IgnoreBase);
+    check_found(Mutation::IgnoreBase, "was taken over");
 }
 
 /// A simulation in which nothing happens proves nothing.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use chronicle_core::replica::{Decision, Place, Verdict, Version, Write};
+use chronicle_core::replica::{Decision, LocalChange, Place, Verdict, Version, Write};
 use chronicle_core::{ObjectId, WorkspacePath};
 use chronicle_replica::wire::ReplicaId;
 
@@ -112,6 +112,23 @@ impl Oracle {
                     "{} became {after:?} {count} times and was meant to {meant} times",
                     change.path
                 ));
+            }
+        }
+    }
+
+    /// An accepted write is in the host's log, by the record that the host named.
+    pub fn check_accepted(&mut self, rows: &[Row], writes: &[Write], verdicts: &[Verdict]) {
+        for (write, verdict) in writes.iter().zip(verdicts) {
+            let Verdict::Accepted(seq) = verdict else { continue };
+            let is_it = |change: &LocalChange| {
+                let after = change.after.as_ref();
+                change.path == write.path && after.is_some_and(|it| it.same_value(&write.after))
+            };
+            let row = rows.iter().find(|row| row.seq == *seq);
+            if seq.0 > 0 && !row.is_some_and(|row| row.changes.iter().any(is_it)) {
+                let words =
+                    format!("{} was accepted by record {} and is not in it", write.path, seq.0);
+                self.wrong.push(words);
             }
         }
     }

@@ -226,6 +226,11 @@ impl Replica {
     fn next_batch(&mut self, fuse: &mut Fuse) -> Result<Option<Batch>, Crashed> {
         self.store.look();
         fuse.step()?;
+        // What was left alone may be put now: what held it may be gone, without a word to the host.
+        let (left, mark) = (self.store.durable.left.clone(), self.store.durable.mark);
+        if !left.is_empty() {
+            self.put(&left, mark, self.store.durable.clone(), fuse)?;
+        }
         let seen = self.store.durable.place.map_or(Seq(0), |place| place.seq);
         while self.store.durable.batch.is_none() {
             let kept = &self.store.durable;

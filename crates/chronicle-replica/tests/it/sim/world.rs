@@ -402,6 +402,7 @@ impl World {
                 if one.session.is_some() {
                     return;
                 }
+                one.replica.store.careless = self.mutation == Mutation::RecordBeforeSync;
                 one.replica.store.open();
                 self.oracle.woke_up(who, one.replica.store.durable.place);
                 one.replica.store.look();

@@ -1,0 +1,151 @@
+//! A process of either side dies at every step that changes the disk; what it left is brought on by the next, and
+//! nothing is lost or done twice.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+
+use chronicle_core::Resolution;
+
+use crate::replica::World;
+
+/// The points that a push passes, and how often.
+const PUSH: &[(&str, usize)] = &[
+    ("capture_after_commit", 1),
+    ("direct_after_stage", 1),
+    ("rewind_after_step", 12),
+    ("direct_after_steps", 1),
+    ("direct_after_sync", 1),
+    ("push_before_commit", 1),
+    ("catalog_before_commit", 2),
+    ("push_after_commit", 1),
+];
+
+/// The points that a write-back passes.
+const SEND: &[(&str, usize)] = &[
+    ("catalog_before_commit", 4),
+    ("direct_after_stage", 1),
+    ("rewind_after_step", 12),
+    ("direct_after_steps", 1),
+    ("direct_after_sync", 1),
+    ("writes_before_commit", 1),
+    ("writes_after_commit", 1),
+    ("answer_after_commit", 1),
+    ("push_before_commit", 1),
+];
+
+/// What a process does that is told to; not a test of its own.
+#[test]
+fn act() {
+    let Ok(deed) = std::env::var("REPLICA_DEED") else { return };
+    let top = std::env::var_os("REPLICA_WORLD").unwrap();
+    let mut world = World::open(Path::new(&top), 1);
+    match deed.as_str() {
+        "push" => world.push_all(0),
+        "send" => drop(world.send_all(0)),
+        "resolve" => {
+            let replica = &mut world.replicas[0].workspace;
+            let id = replica.conflicts().unwrap()[0].id.to_string();
+            replica.resolve_conflict(&id, Resolution::KeepMine).unwrap();
+        }
+        other => panic!("what is {other}?"),
+    }
+}
+
+/// Whether the process that does a deed in a world dies at a point.
+fn dies(world: &Path, deed: &str, point: &str, count: usize) -> bool {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "replica_crash::act"]);
+    command.env("REPLICA_DEED", deed).env("REPLICA_WORLD", world);
+    command.env("CHRONICLE_FAILPOINT", format!("{point}:{count}"));
+    let ended = command.output().unwrap();
+    let killed = ended.status.signal() == Some(9);
+    assert!(killed || ended.status.success(), "{deed}: {}", String::from_utf8_lossy(&ended.stderr));
+    killed
+}
+
+/// A world in which both sides have work for the other, and some of it clashes.
+fn busy() -> World {
+    let files = [("a.txt", "1\n"), ("b.txt", "1\n"), ("d/x", "1\n"), ("d/y", "1\n"), ("s", "1\n")];
+    let mut world = World::new(1, &files);
+    world.host.write("a.txt", "host\n");
+    world.host.write("b.txt", "host\n");
+    world.host.write("new/deep/z", "host\n");
+    fs::remove_dir_all(world.host.root.join("d")).unwrap();
+    world.host.write("d", "now a file\n");
+    world.host.workspace.settle().unwrap();
+    let replica = &mut world.replicas[0];
+    replica.write("b.txt", "replica\n");
+    replica.write("mine/deep/m", "replica\n");
+    replica.remove("s");
+    replica.write("s/t", "now a directory\n");
+    replica.workspace.settle().unwrap();
+    replica.write("mine/unrecorded", "replica\n");
+    world
+}
+
+#[track_caller]
+fn check(deed: &str, points: &[(&str, usize)]) {
+    for (point, most) in points {
+        let mut died = 0;
+        for count in 1..=*most {
+            let world = busy();
+            let top = world.top.clone();
+            if !dies(&top, deed, point, count) {
+                break;
+            }
+            died += 1;
+            let (_kept, mut world) = (world, World::open(&top, 1));
+            world.settle();
+            let what = format!("{deed} died at {point}:{count}");
+            world.assert_equal(&what);
+            assert_eq!(world.host.read("mine/deep/m").as_deref(), Some("replica\n"), "{what}");
+            assert_eq!(world.host.read("mine/unrecorded").as_deref(), Some("replica\n"), "{what}");
+            assert_eq!(world.host.read("s/t").as_deref(), Some("now a directory\n"), "{what}");
+            assert_eq!(world.host.read("d").as_deref(), Some("now a file\n"), "{what}");
+            assert_eq!(world.host.read("b.txt").as_deref(), Some("host\n"), "{what}");
+            let conflicts = world.replicas[0].workspace.conflicts().unwrap();
+            let found = conflicts.iter().any(|conflict| conflict.path.as_bytes() == b"b.txt");
+            assert!(found, "{what}: the rejected write is lost");
+            assert_eq!(conflicts.len(), 1, "{what}: {conflicts:?}");
+            for machine in [&mut world.host, &mut world.replicas[0]] {
+                machine.workspace.verify(true, &|_, _| ()).unwrap();
+            }
+        }
+        assert!(died > 0, "{deed} does not pass {point}");
+    }
+}
+
+#[test]
+fn whoever_dies_while_a_push_is_applied_loses_nothing() {
+    check("push", PUSH);
+}
+
+#[test]
+fn whoever_dies_while_writes_are_taken_loses_nothing() {
+    check("send", SEND);
+}
+
+#[test]
+fn whoever_dies_while_he_decides_about_a_conflict_may_decide_again() {
+    for (point, decided) in [("direct_after_steps", false), ("resolve_after_put", true)] {
+        let mut world = World::new(1, &[("a.txt", "1\n")]);
+        world.host.write("a.txt", "host\n");
+        world.host.workspace.settle().unwrap();
+        world.replicas[0].write("a.txt", "replica\n");
+        world.settle();
+        assert!(dies(&world.top, "resolve", point, 1), "{point}");
+        let kept = world;
+        let mut world = World::open(&kept.top, 1);
+        let conflicts = world.replicas[0].workspace.conflicts().unwrap();
+        assert_eq!(conflicts.is_empty(), decided, "{point}");
+        for conflict in conflicts {
+            let id = conflict.id.to_string();
+            world.replicas[0].workspace.resolve_conflict(&id, Resolution::KeepMine).unwrap();
+        }
+        world.settle();
+        world.assert_equal(point);
+        assert_eq!(world.host.read("a.txt").as_deref(), Some("replica\n"), "{point}");
+    }
+}

@@ -7,15 +7,16 @@ use super::replica_types::{Answer, HostPlace, PushChanges, PushLimits, WriteBack
 use super::replica_write::{OwnTree, Put, Supply, TRIES};
 use super::{PATIENCE, Workspace};
 use crate::catalog::{Local, Log};
+use crate::codec::Encoder;
 use crate::entry::{Author, Evidence};
 use crate::error::{Error, Result, Stop};
 use crate::failpoint;
-use crate::id::{Seq, SnapshotId};
+use crate::id::{ObjectId, Seq, SnapshotId};
 use crate::path::WorkspacePath;
 use crate::record::{Kind, Labels, Record};
 use crate::replica::{
-    Admission, Decision, Item, Judged, Place, Rejection, Rules, Verdict, Version, Write, judge,
-    stays_home,
+    Admission, Decision, Item, Judged, Place, Rejection, Rules, Verdict, Version, Write,
+    encode_write, judge, stays_home,
 };
 use crate::store::ContentStorage;
 
@@ -92,7 +93,8 @@ impl Workspace {
     /// Takes a batch of writes: decided, written, recorded and remembered in one durable commit.
     ///
     /// The contents of files are looked for in `contents` first, then in the store; whoever calls has made sure that the
-    /// replica may name them. A batch that was answered is answered again; an older one is refused.
+    /// replica may name them. A batch that was answered is answered again; an older one, and other writes under the
+    /// number of one that was answered, are refused.
     pub fn take_writes(
         &mut self,
         request: &WriteBack<'_>,
@@ -100,8 +102,12 @@ impl Workspace {
     ) -> Result<Answer> {
         let _lock = self.lock(PATIENCE)?;
         let known = self.remembered(&request.replica)?;
-        match known.answer {
-            Some(answer) if answer.batch == request.batch => return Ok(answer),
+        match &known.answer {
+            Some((writes, answer))
+                if answer.batch == request.batch && *writes == name_of(request.writes) =>
+            {
+                return Ok(answer.clone());
+            }
             _ if request.batch <= known.row.batch => return Err(old_batch(request, &known)),
             _ => {}
         }
@@ -135,7 +141,7 @@ impl Workspace {
         let answer = Answer { batch: request.batch, verdicts, head, repeated: false };
         (known.row.batch, known.row.seen) = (request.batch, self.now());
         known.row.name = request.name.to_owned();
-        known.answer = Some(answer.clone());
+        known.answer = Some((name_of(request.writes), answer.clone()));
         batch.local.push((Local::Replica, request.replica.0.to_vec(), Some(known.encode())));
         failpoint::hit("writes_before_commit");
         self.commit_put(batch, staging, "writes_after_commit")?;
@@ -209,6 +215,13 @@ impl Workspace {
             ..Labels::default()
         }
     }
+}
+
+/// What tells the writes of one batch from those of another.
+fn name_of(writes: &[Write]) -> ObjectId {
+    let mut out = Encoder::default();
+    writes.iter().for_each(|write| encode_write(&mut out, write));
+    ObjectId::of(&out.0)
 }
 
 fn old_batch(request: &WriteBack<'_>, known: &Remembered) -> Error {

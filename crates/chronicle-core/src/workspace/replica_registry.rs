@@ -5,7 +5,7 @@ use super::{PATIENCE, Workspace};
 use crate::catalog::{Batch, Durability, Local, Log};
 use crate::codec::{DecodeError, Decoder, Encoder};
 use crate::error::{Error, Result};
-use crate::id::{ReplicaId, Seq, Time};
+use crate::id::{ObjectId, ReplicaId, Seq, Time};
 use crate::replica::{Place, decode_place, decode_verdict, encode_place, encode_verdict};
 
 /// A replica that was not heard of for so long keeps no history from being pruned.
@@ -17,7 +17,9 @@ const HOLD_RECORDS: u64 = 100_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Remembered {
     pub(super) row: ReplicaRow,
-    pub(super) answer: Option<Answer>,
+    /// The last answer, and what it answered: a sandbox that goes on from a copy of before uses the same number for
+    /// other writes.
+    pub(super) answer: Option<(ObjectId, Answer)>,
 }
 
 impl Remembered {
@@ -46,7 +48,8 @@ impl Remembered {
         for number in [row.sent, row.received, row.batch, row.conflicts] {
             out.int(number);
         }
-        if let Some(answer) = &self.answer {
+        if let Some((writes, answer)) = &self.answer {
+            out.fixed(writes.as_bytes());
             encode_place(&mut out, &answer.head);
             out.int(answer.verdicts.len() as u64);
             answer.verdicts.iter().for_each(|verdict| encode_verdict(&mut out, verdict));
@@ -66,10 +69,11 @@ impl Remembered {
         let answer = match flags & 2 != 0 {
             false => None,
             true => {
+                let writes = ObjectId(input.array()?);
                 let (head, count) = (decode_place(&mut input)?, input.count()?);
                 let verdicts =
                     (0..count).map(|_| decode_verdict(&mut input)).collect::<Result<_, _>>()?;
-                Some(Answer { batch, verdicts, head, repeated: true })
+                Some((writes, Answer { batch, verdicts, head, repeated: true }))
             }
         };
         input.end()?;

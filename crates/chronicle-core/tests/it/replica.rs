@@ -286,6 +286,32 @@ fn a_batch_counts_once() {
     assert_eq!(world.replicas[0].read("a.txt").as_deref(), Some("1\n"));
 }
 
+/// A sandbox that is resumed from a copy of itself counts on from there: its next batch has the number of one that was
+/// answered. It got the answer to those other writes, and took its own for accepted.
+#[test]
+fn another_batch_of_the_same_number_is_not_taken_for_it() {
+    let mut world = World::new(1, &[("a.txt", "1\n")]);
+    world.replicas[0].write("a.txt", "2\n");
+    world.replicas[0].workspace.settle().unwrap();
+    let batch = world.replicas[0].workspace.journal_batch(100, &everything).unwrap().unwrap();
+    world.deliver(0, batch.number, &batch.writes);
+    let mut others = batch.writes.clone();
+    others[0].path = WorkspacePath::new("b.txt").unwrap();
+    let replica = &world.replicas[0].workspace;
+    let state = replica.replica_state().unwrap().unwrap();
+    let request = WriteBack {
+        replica: state.id,
+        name: &state.name,
+        batch: batch.number,
+        writes: &others,
+        admit: &allowed,
+        folds: false,
+    };
+    let refused = world.host.workspace.take_writes(&request, replica.replica_contents().unwrap());
+    assert!(refused.unwrap_err().to_string().contains("earlier state"));
+    assert_eq!(world.host.read("b.txt"), None);
+}
+
 #[test]
 fn both_changed_it_and_nothing_is_lost() {
     let text = "one\ntwo\nthree\nfour\nfive\n";

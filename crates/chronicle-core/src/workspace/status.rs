@@ -67,6 +67,7 @@ impl Workspace {
             witnesses: self.hand_over(self.patience)?,
             mirror: self.mirror_view()?,
             isolated: self.isolated_runs()?,
+            mount_problem: self.mount_problem(),
         })
     }
 

@@ -93,9 +93,9 @@ fn options() -> Result<Options> {
 fn mounts(options: &Options) -> Result<String> {
     let scratch = std::path::absolute(options.directory.join("chronicle-bench"))?;
     std::fs::create_dir(&scratch)?;
-    let table = mount::table(&scratch)?;
+    let (columns, rows) = mount::table(&scratch)?;
     std::fs::remove_dir_all(&scratch)?;
-    Ok(table)
+    Ok(columns + &table(&rows))
 }
 
 fn measure_all(options: &Options) -> Result<Vec<Row>> {
@@ -147,6 +147,8 @@ fn measure_all(options: &Options) -> Result<Vec<Row>> {
         rows.extend(trees(&scratch, options.large)?);
         say("isolated runs");
         rows.extend(overlay::rows(&scratch)?);
+        say("everyday work through mounts");
+        rows.extend(mount::table(&scratch)?.1);
     }
     std::fs::remove_dir_all(&scratch)?;
     Ok(rows)
@@ -171,6 +173,8 @@ fn trees(scratch: &Path, large: bool) -> Result<Vec<Row>> {
     if large {
         let (more, larger) = tree(scratch, 1_000_000, 1)?;
         rows.extend(more);
+        say("a walk through a mount");
+        rows.push(mount::walk(scratch, &scratch.join("tree-1000000"), 1_000_000)?);
         rows.push(Row {
             what: "the same rewind in a tree ten times larger".to_owned(),
             ours: larger,

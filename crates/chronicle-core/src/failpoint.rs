@@ -50,6 +50,7 @@ pub const ALL: &[&str] = &[
     "pool_in_eviction",
     "mount_after_save",
     "mount_after_fold",
+    "mount_after_turn",
     "isolated_before_state",
     "isolated_after_state",
     "isolated_after_end",

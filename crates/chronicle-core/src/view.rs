@@ -405,6 +405,8 @@ pub struct Status {
     pub mirror: Option<MirrorView>,
     /// Isolated runs that wait for a decision, or go on.
     pub isolated: Vec<IsolatedView>,
+    /// Why what a mount saw could not be brought into the log the last time; it is kept in the mount's journal.
+    pub mount_problem: Option<String>,
 }
 
 /// How far a bucket has a history.

@@ -7,6 +7,7 @@
 mod attach;
 mod attributes;
 mod check;
+mod crew;
 mod directories;
 mod errno;
 mod error;
@@ -63,7 +64,7 @@ pub struct Settings {
     pub read_only: bool,
     /// The name in the root below which the magic tree hangs; empty for none.
     pub magic_name: OsString,
-    /// How many requests are served at once.
+    /// How many requests are served at once at most; one as a rule, since nearly all wait for one another.
     pub threads: usize,
     /// Whether the kernel shall read and write backing files itself, where it can.
     pub passthrough: bool,
@@ -86,7 +87,7 @@ impl Settings {
             read_only: false,
             magic_name: ".chronicle".into(),
             threads: std::thread::available_parallelism()
-                .map_or(2, |count| count.get().clamp(2, 8)),
+                .map_or(8, |count| count.get().clamp(8, 32)),
             passthrough: true,
             writeback: false,
             watch: true,
@@ -189,9 +190,11 @@ fn serve(
         writeback: settings.writeback,
         depth: stacking_depth(&core.root),
     };
-    let kernel = Kernel { core: Arc::clone(&core), wants, agreed };
+    let threads = settings.threads.max(1);
+    let crew = crew::Crew::new(threads, connection.try_clone().ok());
+    let kernel = Kernel { core: Arc::clone(&core), wants, agreed, crew };
     let mut config = Config::default();
-    config.n_threads = Some(settings.threads.max(1));
+    config.n_threads = Some(threads);
     // Others than root may not open the device again.
     config.clone_fd = rustix::fs::access("/dev/fuse", rustix::fs::Access::WRITE_OK).is_ok();
     // The kernel has let nobody in who may not; what it does itself comes as root.

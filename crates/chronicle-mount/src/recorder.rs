@@ -39,6 +39,8 @@ pub struct Recorder {
     /// Brings the journal into the log.
     hand: Mutex<Workspace>,
     seen: Mutex<Seen>,
+    /// Why folding failed the last time, as it was told.
+    failure: Mutex<Option<String>>,
     /// Something happened that is not in the log.
     stirred: AtomicBool,
     bell: (Mutex<bool>, Condvar),
@@ -50,6 +52,8 @@ struct Seen {
     processes: HashMap<u32, (u32, Instant)>,
     /// What is open for writing.
     open: HashSet<WorkspacePath>,
+    /// Directories that are called like a repository's metadata, whether they are, and since when that is known.
+    repositories: HashMap<WorkspacePath, (bool, Instant)>,
 }
 
 impl Seen {
@@ -102,12 +106,15 @@ impl Recorder {
     pub fn begin(home: &Home, root: &std::path::Path) -> Result<Arc<Self>, Error> {
         let mut hand = Workspace::open(home, root)?;
         let log = hand.begin_mount()?;
+        // What the one before could not do, this one tries again.
+        hand.set_mount_problem(None)?;
         let eye = Workspace::open(home, root)?;
         Ok(Arc::new(Self {
             log,
             eye: Mutex::new((eye, KnownNames::default())),
             hand: Mutex::new(hand),
             seen: Mutex::default(),
+            failure: Mutex::default(),
             stirred: AtomicBool::new(true),
             bell: Default::default(),
         }))
@@ -117,16 +124,23 @@ impl Recorder {
     pub fn fold(&self, open_too: bool) -> Result<u64, Error> {
         self.stirred.store(false, Ordering::Release);
         let mut hand = locked(&self.hand);
-        self.log.flush()?;
-        let folded = hand.fold(open_too, PATIENCE);
+        let folded = self.log.flush().and_then(|()| hand.fold(open_too, PATIENCE));
+        self.tell(&hand, folded.as_ref().err());
         if folded.is_err() {
             self.stirred.store(true, Ordering::Release);
         }
         let changes = folded?.changes;
-        if self.log.tidy(&hand)? {
-            locked(&self.seen).processes.clear();
-        }
+        self.log.tidy(&hand)?;
         Ok(changes)
+    }
+
+    /// Says for `status` that folding fails, or that it does not any more. Somebody who holds the log is no failure.
+    fn tell(&self, hand: &Workspace, failure: Option<&Error>) {
+        let why = failure.filter(|error| !matches!(error, Error::Busy(_))).map(Error::to_string);
+        let mut told = locked(&self.failure);
+        if *told != why && hand.set_mount_problem(why.as_deref()).is_ok() {
+            *told = why;
+        }
     }
 
     /// Brings what happened since into the log, for somebody who looks at it; what cannot be now is told later.
@@ -203,7 +217,7 @@ impl Recorder {
 
     /// Makes sure that what stands at a path survives it.
     fn keep(&self, path: &WorkspacePath) -> Result<(), Error> {
-        if is_in_repository(path) {
+        if self.is_in_repository(path)? {
             return Ok(());
         }
         // What is kept is ours, not the caller's.
@@ -217,6 +231,22 @@ impl Recorder {
             }
             saved => saved,
         }
+    }
+
+    /// A repository's metadata has one value, which is looked at as a whole. What was one is taken for one for a
+    /// while: whoever removes it begins somewhere.
+    fn is_in_repository(&self, path: &WorkspacePath) -> Result<bool, Error> {
+        let is_metadata = |path: &WorkspacePath| matches!(path.name(), b".git" | b".jj");
+        let mut above = std::iter::successors(Some(path.clone()), WorkspacePath::parent);
+        let Some(directory) = above.find(is_metadata) else { return Ok(false) };
+        if let Some((is_one, since)) = locked(&self.seen).repositories.get(&directory)
+            && since.elapsed() < if *is_one { PAUSE_MOST } else { SAME_PROCESS }
+        {
+            return Ok(*is_one);
+        }
+        let is_one = locked(&self.eye).0.is_in_repository(path)?;
+        locked(&self.seen).repositories.insert(directory, (is_one, Instant::now()));
+        Ok(is_one)
     }
 
     fn save(&self, path: &WorkspacePath) -> Result<(), Error> {
@@ -328,11 +358,6 @@ fn workspace_path(path: &[u8]) -> Option<WorkspacePath> {
 
 fn workspace_paths(paths: &[Vec<u8>]) -> Vec<WorkspacePath> {
     paths.iter().filter_map(|path| workspace_path(path)).collect()
-}
-
-/// A repository's metadata has one value, which is looked at as a whole.
-fn is_in_repository(path: &WorkspacePath) -> bool {
-    path.as_bytes().split(|byte| *byte == b'/').any(|name| name == b".git" || name == b".jj")
 }
 
 /// What a caller hears when something cannot be kept: his operation does not happen.

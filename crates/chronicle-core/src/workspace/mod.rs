@@ -291,12 +291,18 @@ impl Workspace {
     /// The same for who must not be kept waiting: large files are cloned where that can be done, and
     /// read by whoever has the time.
     fn lock_in_haste(&mut self, patience: Duration) -> Result<Lock> {
+        let lock = self.lock_before_folding(patience)?;
+        self.fold_versions()?;
+        Ok(lock)
+    }
+
+    /// The same for whoever brings a mount's journal into the log himself.
+    fn lock_before_folding(&mut self, patience: Duration) -> Result<Lock> {
         let lock = Lock::take(&self.directory().join("lock"), patience)?;
         self.held.take();
         self.in_haste = true;
         self.finish_pending()?;
         self.undo_interrupted()?;
-        self.fold_versions()?;
         Ok(lock)
     }
 

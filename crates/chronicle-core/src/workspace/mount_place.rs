@@ -11,6 +11,7 @@ use crate::journal;
 use crate::process::Process;
 
 const FILE: &str = "at";
+const PROBLEM: &str = "problem";
 
 /// A mount of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +40,25 @@ impl Workspace {
         let temporary = file.with_extension("tmp");
         std::fs::write(&temporary, out.0).at("write", &temporary)?;
         std::fs::rename(&temporary, &file).at("rename", &file)
+    }
+
+    /// Says why what a mount saw cannot be brought into the log; without a reason, that it is there.
+    pub fn set_mount_problem(&self, why: Option<&str>) -> Result<()> {
+        let file = self.directory().join(journal::DIRECTORY).join(PROBLEM);
+        let done = match why {
+            Some(why) => std::fs::write(&file, why),
+            None => std::fs::remove_file(&file),
+        };
+        match done {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            done => done.at("write", &file),
+        }
+    }
+
+    /// Why what a mount saw cannot be brought into the log.
+    pub(super) fn mount_problem(&self) -> Option<String> {
+        let file = self.directory().join(journal::DIRECTORY).join(PROBLEM);
+        std::fs::read_to_string(file).ok().filter(|why| !why.is_empty())
     }
 
     /// Where the root itself can be reached by those for whom a mount lies over it.

@@ -4,7 +4,7 @@
 //! journal. Whoever takes the workspace's lock first records the versions, in order; looking at what was
 //! touched is for the mount's own [`fold`](Workspace::fold), or for any look at everything.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use crate::known::{Known, Part};
 use crate::lock::Lock;
 use crate::path::WorkspacePath;
 use crate::process::Process;
+use crate::repository::is_repository;
 use crate::watch::{Touched, Witnessed, Written};
 
 pub use crate::journal::Deed;
@@ -30,6 +31,9 @@ const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Notes that wait to be written together.
 const WAITING_MOST: usize = 256;
+
+/// Processes that keep their numbers when a new journal is begun.
+const PROCESSES_MOST: usize = 4096;
 
 /// The most content that waits in one note.
 const ROWS_MOST: usize = 1 << 20;
@@ -68,6 +72,42 @@ struct Writing {
     next: u64,
     /// Processes that have a number already.
     known: HashMap<Process, u32>,
+    lasting: Lasting,
+}
+
+/// What is said again in a new journal, since it is not over.
+#[derive(Default)]
+struct Lasting {
+    /// Processes in the order of their numbers.
+    who: VecDeque<Note>,
+    /// Intents without an outcome.
+    pending: BTreeMap<u64, Note>,
+    /// What is open for writing, and the intent to open it.
+    open: HashMap<WorkspacePath, Note>,
+}
+
+impl Lasting {
+    fn intend(&mut self, note: &Note) {
+        let Note::Intent { number, who, deed, paths } = note else { return };
+        for path in paths {
+            let opens = || Note::Intent {
+                number: *number,
+                who: *who,
+                deed: Deed::Opens,
+                paths: vec![path.clone()],
+            };
+            match deed {
+                Deed::Opens => drop(self.open.insert(path.clone(), opens())),
+                _ => drop(self.open.remove(path)),
+            }
+        }
+        self.pending.insert(*number, note.clone());
+    }
+
+    fn notes(&self) -> Vec<Note> {
+        let notes = self.who.iter().chain(self.open.values()).chain(self.pending.values());
+        notes.cloned().collect()
+    }
 }
 
 impl Writing {
@@ -86,6 +126,15 @@ impl Writing {
         self.waiting.extend(notes);
         if self.waiting.len() < WAITING_MOST { Ok(()) } else { self.add(Vec::new()) }
     }
+
+    /// Goes on in a new journal if the present one is long, and says there again what is not over.
+    fn turn(&mut self) -> Result<()> {
+        let Some(mut next) = self.journal.next()? else { return Ok(()) };
+        next.add(&self.lasting.notes())?;
+        failpoint::hit("mount_after_turn");
+        self.journal = next;
+        Ok(())
+    }
 }
 
 impl MountLog {
@@ -101,9 +150,21 @@ impl MountLog {
         if let Some(number) = writing.known.get(process) {
             return Ok(*number);
         }
-        let number = u32::try_from(writing.known.len() + 1).unwrap_or(0);
-        writing.add(vec![Note::Who { number, name: process.name(), line: line.to_vec() }])?;
+        let last = writing.lasting.who.back();
+        let number = last.map_or(1, |last| match last {
+            Note::Who { number, .. } => number.wrapping_add(1).max(1),
+            _ => 0,
+        });
+        let note = Note::Who { number, name: process.name(), line: line.to_vec() };
+        writing.add(vec![note.clone()])?;
         writing.known.insert(process.clone(), number);
+        writing.lasting.who.push_back(note);
+        if writing.lasting.who.len() > PROCESSES_MOST
+            && let Some(Note::Who { line, .. }) = writing.lasting.who.pop_front()
+            && let Some(process) = line.first()
+        {
+            writing.known.remove(process);
+        }
         Ok(number)
     }
 
@@ -118,7 +179,13 @@ impl MountLog {
                 Note::Intent { number, who, deed, paths }
             })
             .collect();
-        writing.add(notes)?;
+        notes.iter().for_each(|note| writing.lasting.intend(note));
+        let added = writing.add(notes);
+        if added.is_err() {
+            (0..deeds.len())
+                .for_each(|at| _ = writing.lasting.pending.remove(&(first + at as u64)));
+        }
+        added?;
         writing.next += deeds.len() as u64;
         Ok((first..writing.next).collect())
     }
@@ -126,18 +193,25 @@ impl MountLog {
     /// What came of it: 0, or the number of an error.
     pub fn outcome(&self, numbers: &[u64], errno: u32) -> Result<()> {
         let notes = numbers.iter().map(|number| Note::Outcome { number: *number, errno });
-        self.writing().add_later(notes)
+        let mut writing = self.writing();
+        numbers.iter().for_each(|number| _ = writing.lasting.pending.remove(number));
+        writing.add_later(notes)
     }
 
     /// Nobody has these open for writing any more.
     pub fn closed(&self, who: u32, paths: Vec<WorkspacePath>) -> Result<()> {
-        self.writing().add_later([Note::Closed { who, paths }].into_iter())
+        let mut writing = self.writing();
+        paths.iter().for_each(|path| _ = writing.lasting.open.remove(path));
+        writing.add_later([Note::Closed { who, paths }].into_iter())
     }
 
-    /// Writes what waits, so that whoever folds finds it.
+    /// Writes what waits, so that whoever folds finds it, and keeps short what he has to read the next time.
     pub fn flush(&self) -> Result<()> {
         let mut writing = self.writing();
-        if writing.waiting.is_empty() { Ok(()) } else { writing.add(Vec::new()) }
+        if !writing.waiting.is_empty() {
+            writing.add(Vec::new())?;
+        }
+        writing.turn()
     }
 
     /// Makes everything that was noted durable.
@@ -185,25 +259,16 @@ impl MountLog {
         Ok(SavedAs::Noted)
     }
 
-    /// Goes on with a new journal if the present one is long and all of it is in the log, and removes old
-    /// ones. Says whether it did: then processes have no numbers any more.
-    pub fn tidy(&self, workspace: &Workspace) -> Result<bool> {
+    /// Removes journals that are in the log.
+    pub fn tidy(&self, workspace: &Workspace) -> Result<()> {
         let folded = workspace.folded()?;
-        let mut writing = self.writing();
-        let next = writing.journal.next(&folded)?;
-        let turned = next.is_some();
-        if let Some(next) = next {
-            writing.journal = next;
-            writing.known.clear();
-        }
-        let number = writing.journal.number;
-        drop(writing);
+        let number = self.writing().journal.number;
         for (older, path) in journal::list(&workspace.mount_directory())? {
             if older < number.min(folded.number) {
                 std::fs::remove_file(&path).at("remove", &path)?;
             }
         }
-        Ok(turned)
+        Ok(())
     }
 }
 
@@ -235,8 +300,28 @@ impl Workspace {
         self.settle()?;
         let journal = Journal::begin(&directory)?;
         let (waiting, known) = (Vec::new(), HashMap::new());
-        let writing = Writing { journal, waiting, next: 1, known };
+        let lasting = Lasting::default();
+        let writing = Writing { journal, waiting, next: 1, known, lasting };
         Ok(MountLog { state: Mutex::new(writing), _lock: lock })
+    }
+
+    /// Whether a path is part of a repository's metadata, which has one value: of one that is known, or of one that
+    /// stands there. A directory that is only called like one is none.
+    pub fn is_in_repository(&self, path: &WorkspacePath) -> Result<bool> {
+        let above = std::iter::successors(Some(path.clone()), WorkspacePath::parent);
+        for directory in above.filter(|above| matches!(above.name(), b".git" | b".jj")) {
+            let known = self.catalog.known(&directory)?.map(|known| known.entry);
+            if matches!(known, Some(Entry::Repository(_))) {
+                return Ok(true);
+            }
+            let has = |name: &[u8]| {
+                self.roots.lstat(&directory.join(name)).is_ok_and(|stat| stat.is_some())
+            };
+            if is_repository(directory.name(), &has).is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Reads the settings again, for one who never takes the lock.
@@ -270,16 +355,15 @@ impl Workspace {
     /// Brings what a mount wrote down into the log: the versions that went, then what stands where something
     /// was touched. What is still open for writing is left for later unless it is asked for.
     pub fn fold(&mut self, open_too: bool, patience: Duration) -> Result<FoldReport> {
-        let _lock = self.lock_in_haste(patience)?;
+        let _lock = self.lock_before_folding(patience)?;
         self.keep_within_budget()?;
-        let journals = Journals::read(self)?;
-        if journals.upto == self.folded()? && !open_too {
+        let mut journals = Journals::read(self)?;
+        if journals.upto == journals.before && !open_too {
             return Ok(FoldReport::default());
         }
-        // Some may have been saved since the lock was taken.
-        self.record_saved(&journals)?;
+        self.record_saved(&mut journals)?;
         let touched = journals.touched(open_too);
-        self.seen.replace(Some(journals.seen_with_names()));
+        self.seen.replace(Some(std::mem::take(&mut journals.seen)));
         let looked = match self.look_at_touched(&touched, &[]) {
             Ok(Some(look)) => Ok(look),
             Ok(None) => self.look(),
@@ -292,7 +376,7 @@ impl Workspace {
 
     fn fold_look(&mut self, mut look: Look, journals: &Journals) -> Result<FoldReport> {
         // A version that went meanwhile comes first, when it is recorded.
-        let late = Journals::read(self)?.saved_after(&journals.upto);
+        let late = Journals::saved_behind(self, &journals.upto)?;
         look.found.retain(|found| !late.contains(&found.path));
         for update in &mut look.known {
             update.names.retain(|(name, _)| !late.contains(&update.path.join(name)));
@@ -311,51 +395,50 @@ impl Workspace {
         if !self.mount_directory().exists() {
             return Ok(());
         }
-        self.record_saved(&Journals::read(self)?)
+        self.record_saved(&mut Journals::read(self)?)
     }
 
     /// Records the versions that these journals have and the log has not, in order.
-    fn record_saved(&mut self, journals: &Journals) -> Result<()> {
-        let mut folded = self.folded()?;
+    fn record_saved(&mut self, journals: &mut Journals) -> Result<()> {
+        self.seen.replace(Some(std::mem::take(&mut journals.seen)));
+        let done = self.record_saved_of(journals);
+        journals.seen = self.seen.replace(None).unwrap_or_default();
+        done
+    }
+
+    fn record_saved_of(&mut self, journals: &Journals) -> Result<()> {
+        let mut folded = journals.before;
         let (mut group, mut emptied) = (Vec::<Version<'_>>::new(), Emptied::default());
-        self.seen.replace(Some(journals.seen_with_names()));
-        let mut fold = |workspace: &mut Self| -> Result<()> {
-            for (number, behind, note) in &journals.notes {
-                if folded.number < *number {
-                    folded = Folded { number: *number, saved: 0, looked: 0 };
-                }
-                let before = folded.saved;
-                folded.saved = folded.saved.max(*behind);
-                let (path, entry, rows): (_, _, &[_]) = match note {
-                    Note::Saved { path, entry, rows } => (path, entry, rows),
-                    _ => {
-                        emptied.note(*number, note);
-                        continue;
-                    }
-                };
-                let gone = emptied.take(path).then_some((path, &Entry::Absent, &[][..]));
-                if *behind <= before {
+        let mut grouped = HashSet::new();
+        for (number, behind, note) in &journals.notes {
+            if folded.number < *number {
+                folded = Folded { number: *number, saved: 0, looked: 0 };
+            }
+            let before = folded.saved;
+            folded.saved = folded.saved.max(*behind);
+            let (path, entry, rows): (_, _, &[_]) = match note {
+                Note::Saved { path, entry, rows } => (path, entry, rows),
+                _ => {
+                    emptied.note(*number, note);
                     continue;
                 }
-                for version in gone.into_iter().chain([(path, entry, rows)]) {
-                    if group.iter().any(|(before, ..)| *before == path) {
-                        // This note is not among them, and must be met again if we die here.
-                        let upto = Folded { saved: before, ..folded };
-                        workspace.record_versions(&group, journals, &upto)?;
-                        group.clear();
-                    }
-                    group.push(version);
+            };
+            let gone = emptied.take(path).then_some((path, &Entry::Absent, &[][..]));
+            if *behind <= before {
+                continue;
+            }
+            for version in gone.into_iter().chain([(path, entry, rows)]) {
+                if !grouped.insert(path) {
+                    // This note is not among them, and must be met again if we die here.
+                    let upto = Folded { saved: before, ..folded };
+                    self.record_versions(&group, journals, &upto)?;
+                    group.clear();
+                    grouped = HashSet::from([path]);
                 }
+                group.push(version);
             }
-            if group.is_empty() {
-                Ok(())
-            } else {
-                workspace.record_versions(&group, journals, &folded)
-            }
-        };
-        let done = fold(self);
-        self.seen.replace(None);
-        done
+        }
+        if group.is_empty() { Ok(()) } else { self.record_versions(&group, journals, &folded) }
     }
 
     /// Records versions of different paths.
@@ -435,6 +518,14 @@ struct Journals {
     before: Folded,
     /// The end of what was read.
     upto: Folded,
+    /// Who touched what since the last look, and what each is called.
+    seen: (Witnessed, Vec<String>),
+    /// Where something was touched since the last look, and whether with everything below.
+    touched: BTreeMap<WorkspacePath, bool>,
+    /// What is open for writing.
+    open: HashSet<WorkspacePath>,
+    /// What the mount saw made.
+    made: HashSet<WorkspacePath>,
 }
 
 impl Journals {
@@ -450,125 +541,111 @@ impl Journals {
             upto = Folded { number, saved: end, looked: end };
             notes.extend(found.into_iter().map(|(behind, note)| (number, behind, note)));
         }
-        Ok(Self { notes, before, upto })
-    }
-
-    fn is_new(&self, number: u64, behind: u64) -> bool {
-        number > self.before.number || behind > self.before.looked
-    }
-
-    /// Where something was touched since the last look.
-    fn touched(&self, open_too: bool) -> Vec<Touched> {
-        let mut touched: BTreeMap<&WorkspacePath, bool> = BTreeMap::new();
-        let mut intents = HashMap::new();
-        let mut open: HashMap<&WorkspacePath, usize> = HashMap::new();
-        for (journal, behind, note) in &self.notes {
-            let new = self.is_new(*journal, *behind);
-            match note {
-                Note::Intent { number, deed, paths, .. } => {
-                    intents.insert((*journal, *number), (*deed, paths));
-                    for path in paths {
-                        match deed {
-                            Deed::Opens => *open.entry(path).or_default() += 1,
-                            _ => drop(open.remove(path)),
-                        }
-                    }
-                    if new {
-                        touch_all(&mut touched, paths, deed.is_whole());
-                    }
-                }
-                Note::Outcome { number, .. } if new => {
-                    if let Some((deed, paths)) = intents.get(&(*journal, *number)) {
-                        touch_all(&mut touched, paths, deed.is_whole());
-                    }
-                }
-                Note::Closed { paths, .. } => {
-                    for path in paths {
-                        open.remove(path);
-                    }
-                    if new {
-                        touch_all(&mut touched, paths, false);
-                    }
-                }
-                Note::Saved { path, .. } if new => {
-                    touch_all(&mut touched, std::slice::from_ref(path), false);
-                }
-                _ => {}
-            }
-        }
-        if open_too {
-            touched.extend(
-                open.keys()
-                    .filter(|path| !touched.contains_key(**path))
-                    .map(|path| (*path, false))
-                    .collect::<Vec<_>>(),
-            );
-        } else {
-            touched.retain(|path, _| !open.contains_key(path));
-        }
-        let touched = touched.into_iter();
-        touched.map(|(path, whole)| Touched { path: path.clone(), whole }).collect()
-    }
-
-    /// Who touched what since the last look, and what each is called.
-    fn seen_with_names(&self) -> (Witnessed, Vec<String>) {
-        let name = |(_, _, note): &(u64, u64, Note)| match note {
-            Note::Who { name, .. } => Some(name.clone()),
-            _ => None,
+        let mut journals = Self {
+            notes: Vec::new(),
+            before,
+            upto,
+            seen: Default::default(),
+            touched: BTreeMap::new(),
+            open: HashSet::new(),
+            made: HashSet::new(),
         };
-        (self.seen(), self.notes.iter().filter_map(name).collect())
+        journals.walk(&notes);
+        journals.notes = notes;
+        Ok(journals)
     }
 
-    /// Who touched what since the last look.
-    fn seen(&self) -> Witnessed {
-        let mut seen = Witnessed::default();
-        let (mut lines, mut intents) = (HashMap::new(), HashMap::new());
-        for (journal, behind, note) in &self.notes {
-            let mut wrote = |who: u32, paths: &[WorkspacePath], moved: bool| {
-                let writer = lines.get(&(*journal, who)).copied();
-                for path in paths {
-                    let written = seen.paths.entry(path.clone());
-                    let written = written.or_insert(Written { writers: Vec::new(), moved: false });
-                    written.moved |= moved;
-                    if !written.writers.contains(&writer) {
-                        written.writers.push(writer);
-                    }
-                }
-            };
-            let new = self.is_new(*journal, *behind);
+    /// Gathers from all notes what is asked of them, in one walk.
+    fn walk(&mut self, notes: &[(u64, u64, Note)]) {
+        let (mut lines, mut intents) = (Lines::default(), HashMap::new());
+        for (journal, behind, note) in notes {
+            let new = *journal > self.before.number || *behind > self.before.looked;
             match note {
-                Note::Who { number, line, .. } => {
-                    lines.insert((*journal, *number), seen.lines.len());
-                    seen.lines.push(line.clone());
+                Note::Who { number, name, line } => {
+                    lines.add((*journal, *number), line, &mut self.seen.0);
+                    self.seen.1.push(name.clone());
                 }
                 Note::Intent { number, who, deed, paths } => {
                     intents.insert((*journal, *number), (*who, *deed, paths));
+                    self.open_or_made(*deed, paths);
                     if new {
-                        wrote(*who, paths, deed.moves());
+                        self.touch(lines.get(*journal, *who), paths, Some(*deed));
                     }
                 }
                 Note::Outcome { number, .. } if new => {
                     if let Some((who, deed, paths)) = intents.get(&(*journal, *number)) {
-                        wrote(*who, paths, deed.moves());
+                        self.touch(lines.get(*journal, *who), paths, Some(*deed));
                     }
                 }
-                Note::Closed { who, paths } if new => wrote(*who, paths, false),
-                _ => {}
+                Note::Closed { who, paths } => {
+                    paths.iter().for_each(|path| _ = self.open.remove(path));
+                    if new {
+                        self.touch(lines.get(*journal, *who), paths, None);
+                    }
+                }
+                Note::Saved { path, .. } if new => {
+                    self.touched.entry(path.clone()).or_default();
+                }
+                Note::Outcome { .. } | Note::Saved { .. } => {}
             }
         }
-        seen
+    }
+
+    fn open_or_made(&mut self, deed: Deed, paths: &[WorkspacePath]) {
+        for path in paths {
+            match deed {
+                Deed::Opens => _ = self.open.insert(path.clone()),
+                _ => _ = self.open.remove(path),
+            }
+        }
+        if matches!(deed, Deed::Creates | Deed::CreatesDirectory) {
+            self.made.extend(paths.iter().cloned());
+        }
+    }
+
+    /// Somebody did something to these paths, or closed them.
+    fn touch(&mut self, writer: Option<usize>, paths: &[WorkspacePath], deed: Option<Deed>) {
+        for path in paths {
+            let written = self.seen.0.paths.entry(path.clone());
+            let written = written.or_insert(Written { writers: Vec::new(), moved: false });
+            written.moved |= deed.is_some_and(Deed::moves);
+            if !written.writers.contains(&writer) {
+                written.writers.push(writer);
+            }
+            *self.touched.entry(path.clone()).or_default() |= deed.is_some_and(Deed::is_whole);
+        }
+    }
+
+    /// Where it is to be looked. What is open for writing is left out, or all of it is in.
+    fn touched(&mut self, open_too: bool) -> Vec<Touched> {
+        let mut touched = std::mem::take(&mut self.touched);
+        for path in &self.open {
+            if open_too {
+                touched.entry(path.clone()).or_default();
+            } else {
+                touched.remove(path);
+            }
+        }
+        touched.into_iter().map(|(path, whole)| Touched { path, whole }).collect()
     }
 
     /// The paths of versions that were saved behind a place.
-    fn saved_after(&self, place: &Folded) -> HashSet<WorkspacePath> {
-        let late = |(number, behind, _): &&(u64, u64, Note)| {
-            *number > place.number || *number == place.number && *behind > place.saved
-        };
-        let path = |(_, _, note): &(u64, u64, Note)| match note {
-            Note::Saved { path, .. } => Some(path.clone()),
-            _ => None,
-        };
-        self.notes.iter().filter(late).filter_map(path).collect()
+    fn saved_behind(workspace: &Workspace, place: &Folded) -> Result<HashSet<WorkspacePath>> {
+        let mut late = HashSet::new();
+        for (number, path) in journal::list(&workspace.mount_directory())? {
+            let notes = match number.cmp(&place.number) {
+                std::cmp::Ordering::Less => continue,
+                std::cmp::Ordering::Equal if place.saved > 0 => {
+                    journal::notes_in(&journal::bytes_behind(&path, place.saved)?)
+                }
+                _ => journal::read(&journal::bytes_of(&path)?),
+            };
+            late.extend(notes.into_iter().filter_map(|(_, note)| match note {
+                Note::Saved { path, .. } => Some(path),
+                _ => None,
+            }));
+        }
+        Ok(late)
     }
 
     /// Whether it is proven that nothing stood at a path that nobody knows: its directory was listed, or the
@@ -578,22 +655,28 @@ impl Journals {
         if workspace.catalog.known_directory(&parent)?.is_some_and(|known| known.listed.is_some()) {
             return Ok(true);
         }
-        let made = |note: &Note| match note {
-            Note::Intent { deed: Deed::Creates | Deed::CreatesDirectory, paths, .. } => {
-                paths.iter().any(|made| path.is_within(made))
-            }
-            _ => false,
-        };
-        Ok(self.notes.iter().any(|(_, _, note)| made(note)))
+        let above = std::iter::successors(Some(path.clone()), WorkspacePath::parent);
+        Ok(above.into_iter().any(|above| self.made.contains(&above)))
     }
 }
 
-fn touch_all<'n>(
-    touched: &mut BTreeMap<&'n WorkspacePath, bool>,
-    paths: &'n [WorkspacePath],
-    whole: bool,
-) {
-    for path in paths {
-        *touched.entry(path).or_default() |= whole;
+/// Which number means which line of processes. A new journal says some of them again.
+#[derive(Default)]
+struct Lines {
+    by_number: HashMap<(u64, u32), usize>,
+    known: HashMap<Vec<Process>, usize>,
+}
+
+impl Lines {
+    fn add(&mut self, number: (u64, u32), line: &[Process], seen: &mut Witnessed) {
+        let at = *self.known.entry(line.to_vec()).or_insert_with(|| {
+            seen.lines.push(line.to_vec());
+            seen.lines.len() - 1
+        });
+        self.by_number.insert(number, at);
+    }
+
+    fn get(&self, journal: u64, who: u32) -> Option<usize> {
+        self.by_number.get(&(journal, who)).copied()
     }
 }

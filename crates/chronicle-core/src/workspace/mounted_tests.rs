@@ -172,23 +172,42 @@ fn what_is_open_waits_and_what_is_too_much_goes_into_the_log_at_once() {
 }
 
 #[test]
-fn a_long_journal_is_left_behind_when_it_is_in_the_log() {
+fn a_long_journal_is_gone_on_with_in_a_new_one_that_says_again_what_is_not_over() {
     let mut scene = Scene::new();
     let directory = scene.place.path().join("home/workspaces");
     let directory = fs::read_dir(directory).unwrap().next().unwrap().unwrap().path().join("mount");
+    scene.act(Deed::Opens, "open", |path| fs::write(path, "half").unwrap());
+    let pending = scene.log().intend(scene.who, &[(Deed::Changes, vec![path("pending")])]).unwrap();
+    // Unlike, so that they stay long when they are compressed.
+    let mut state = 1_u64;
     for round in 0..30 {
-        scene.create("f", &format!("{round} {}", "y".repeat(60 << 10)));
+        let mut letter = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            char::from(b'a' + (state >> 40) as u8 % 26)
+        };
+        let content: String = (0..60 << 10).map(|_| letter()).collect();
+        scene.create("f", &format!("{round} {content}"));
+        scene.save("f");
         scene.remove("f");
     }
-    scene.log().tidy(&scene.hand).unwrap();
-    let journals = || fs::read_dir(&directory).unwrap().count() - 1;
+    let journals = || {
+        let names = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("journal-")).count()
+    };
     assert_eq!(journals(), 1);
-    scene.fold();
-    scene.log().tidy(&scene.hand).unwrap();
-    scene.create("g", "in the next\n");
+    scene.log().flush().unwrap();
+    assert_eq!(journals(), 2, "begun while nothing of the old one is in the log");
     scene.fold();
     scene.log().tidy(&scene.hand).unwrap();
     assert_eq!(journals(), 1);
     assert_eq!(scene.versions("f").len(), 61);
-    assert_eq!(scene.versions("g"), ["-", "in the next\n"]);
+    assert_eq!(scene.versions("open"), ["-"], "it is still open");
+    assert_eq!(scene.hand.fold(true, PATIENCE).unwrap().changes, 1);
+    assert_eq!(scene.versions("open"), ["-", "half"]);
+    // The intent is in the journal that is gone; what came of it is told in the new one.
+    fs::write(scene.place.path().join("work/pending"), "late\n").unwrap();
+    scene.log().outcome(&pending, 0).unwrap();
+    scene.fold();
+    assert_eq!(scene.versions("pending"), ["-", "late\n"]);
+    scene.hand.verify(true, &|_, _| {}).unwrap();
 }

@@ -5,7 +5,7 @@ use super::compare::{differs, forget_origins};
 use super::views::{kept, why_text};
 use crate::catalog::{LocalState, Log, Open};
 use crate::entry::{Entry, Why};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::Seq;
 use crate::known::Part;
 use crate::path::WorkspacePath;
@@ -19,7 +19,11 @@ const NAMED: usize = 100;
 impl Workspace {
     /// How the workspace stands: what changed, what is protected, what is open, how large it is.
     pub fn status(&mut self) -> Result<Status> {
-        self.settle()?;
+        match self.settle() {
+            // A mount could not record either: that is what is asked about.
+            Err(Error::OverBudget { .. }) if self.mount_problem().is_some() => {}
+            settled => drop(settled?),
+        }
         let head = self.catalog.head()?;
         let mut changes = Vec::new();
         let mut changed = self.between(self.last_end()?, Seq(u64::MAX))?;
@@ -67,6 +71,7 @@ impl Workspace {
             witnesses: self.hand_over(self.patience)?,
             mirror: self.mirror_view()?,
             isolated: self.isolated_runs()?,
+            mount_problem: self.mount_problem(),
         })
     }
 

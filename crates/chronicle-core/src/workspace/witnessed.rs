@@ -1,6 +1,7 @@
 //! Asks the watcher who wrote what a look found, and makes a verdict of it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::cell::OnceCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::Workspace;
 use super::attribute::{Group, Openings, attribute};
@@ -34,13 +35,13 @@ impl Workspace {
             last_turn: &|session| self.last_turn_of(session).ok().flatten(),
         };
         let origins: Vec<_> = seen.lines.iter().map(|line| kinship.origin(line)).collect();
-        let mut verdicts = Verdicts::new();
+        let (mut verdicts, all) = (Verdicts::new(), Hands::new(&seen));
         for found in found {
             // What the look before could not see may have been written long ago.
             if blind.iter().any(|blind| found.path.is_within(blind)) {
                 continue;
             }
-            let hands = hands_on(found, &seen);
+            let hands = all.on(found);
             let behind: Option<BTreeSet<Origin>> =
                 hands.into_iter().map(|hand| origins.get(hand?)?.clone()).collect();
             let Some(behind) = behind.filter(|behind| behind.len() < 2 || can_be_mixed(found))
@@ -136,32 +137,56 @@ fn may_see_processes() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
-/// Everybody who wrote what a look found: places in the list of lines, `None` for one unknown.
-fn hands_on(found: &Found, seen: &Witnessed) -> Vec<Option<usize>> {
-    // Another name of the same file may lie anywhere.
-    if is_linked(&found.before) || is_linked(&found.after) {
-        return vec![None];
+/// Who wrote where, with what is asked of it for everything that a look found.
+struct Hands<'s> {
+    seen: &'s Witnessed,
+    /// What was moved here or away.
+    moved: HashSet<&'s WorkspacePath>,
+    /// Everybody who wrote below something of that.
+    below: OnceCell<Vec<Option<usize>>>,
+}
+
+impl<'s> Hands<'s> {
+    fn new(seen: &'s Witnessed) -> Self {
+        let moved = seen.paths.iter().filter(|(_, written)| written.moved);
+        Self { seen, moved: moved.map(|(path, _)| path).collect(), below: OnceCell::new() }
     }
-    let mut hands = Vec::new();
-    let mut add = |written: Option<&Written>| {
-        hands.extend(written.into_iter().flat_map(|written| written.writers.iter().copied()));
-    };
-    if is_repository(&found.before) || is_repository(&found.after) {
-        let below = seen.paths.iter().filter(|(path, _)| path.is_within(&found.path));
-        below.for_each(|(_, written)| add(Some(written)));
-    } else {
-        add(seen.paths.get(&found.path));
-        add(found.from.as_ref().and_then(|from| seen.paths.get(&from.path)));
+
+    /// Everybody who wrote what a look found: places in the list of lines, `None` for one unknown.
+    fn on(&self, found: &Found) -> Vec<Option<usize>> {
+        // Another name of the same file may lie anywhere.
+        if is_linked(&found.before) || is_linked(&found.after) {
+            return vec![None];
+        }
+        let mut hands = Vec::new();
+        let mut add = |written: Option<&Written>| {
+            hands.extend(written.into_iter().flat_map(|written| written.writers.iter().copied()));
+        };
+        let paths = &self.seen.paths;
+        if is_repository(&found.before) || is_repository(&found.after) {
+            let below = paths.iter().filter(|(path, _)| path.is_within(&found.path));
+            below.for_each(|(_, written)| add(Some(written)));
+        } else {
+            add(paths.get(&found.path));
+            add(found.from.as_ref().and_then(|from| paths.get(&from.path)));
+        }
+        // Below directories that were moved, names stand for now one and now another thing.
+        if self.is_below_moved(&found.path) {
+            hands.extend(self.below.get_or_init(|| self.all_below_moved()));
+        }
+        hands
     }
-    let moved: Vec<_> =
-        seen.paths.iter().filter(|(_, written)| written.moved).map(|(path, _)| path).collect();
-    // Below directories that were moved, names stand for now one and now another thing.
-    let below_moved = |path: &WorkspacePath| moved.iter().any(|top| path.is_within(top));
-    if below_moved(&found.path) {
-        let others = seen.paths.iter().filter(|(path, _)| below_moved(path));
-        others.for_each(|(_, written)| add(Some(written)));
+
+    fn is_below_moved(&self, path: &WorkspacePath) -> bool {
+        let mut above = std::iter::successors(Some(path.clone()), WorkspacePath::parent);
+        !self.moved.is_empty() && above.any(|above| self.moved.contains(&above))
     }
-    hands
+
+    fn all_below_moved(&self) -> Vec<Option<usize>> {
+        let below = self.seen.paths.iter().filter(|(path, _)| self.is_below_moved(path));
+        let hands: HashSet<_> = below.flat_map(|(_, written)| &written.writers).copied().collect();
+        hands.into_iter().collect()
+    }
 }
 
 /// Whether several writers mean that several could have made a change. Not of a repository, where
@@ -218,7 +243,8 @@ mod tests {
 
     #[track_caller]
     fn check(found: &Found, text: &str, expected: &str) {
-        let mut hands: Vec<_> = hands_on(found, &seen(text))
+        let mut hands: Vec<_> = Hands::new(&seen(text))
+            .on(found)
             .into_iter()
             .map(|hand| hand.map_or("?".to_owned(), |line| line.to_string()))
             .collect();

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::handles::told;
@@ -21,8 +21,8 @@ use crate::outbox::Notice;
 use crate::serve::Core;
 use fanotify::{Group, Handle, Happening};
 
-/// While only we ourselves work, nothing has to be heard at once.
-const NAP: Duration = Duration::from_millis(2);
+/// While only we ourselves work, nothing has to be heard at once: each look wakes a core.
+const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 4_000_000 };
 
 /// The marks, and which node each is for.
 #[derive(Debug)]
@@ -132,7 +132,9 @@ pub(crate) fn listen(core: &Core, is_over: impl Fn() -> bool) {
             core.doubt_all();
             sleep(Duration::from_secs(1));
         } else if !is_news {
-            sleep(NAP);
+            // Not for whoever waits for a round.
+            let mut woken = [PollFd::from_borrowed_fd(watch.over.as_fd(), PollFlags::IN)];
+            let _ = rustix::event::poll(&mut woken, Some(&NAP));
         }
     }
 }

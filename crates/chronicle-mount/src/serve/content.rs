@@ -251,10 +251,9 @@ impl Core {
                     self.outbox.send(Notice::Attributes(node));
                 }
             }
-            let names = self.lock_names(node);
-            let paths = names.as_ref().map_or(&[][..], |(_, paths)| paths);
+            let (_held, paths) = self.lock_seen_names(node);
             let _ = guarded(|| {
-                self.versions.closed(caller, paths);
+                self.versions.closed(caller, &paths);
                 Ok(())
             });
         }

@@ -20,6 +20,7 @@ use super::magic::is_magic;
 use super::metadata::Setting;
 use super::names::Making;
 use super::{Core, Entry};
+use crate::crew::Crew;
 use crate::errno::{Answer, OrErrno, guarded};
 use crate::handles::{Handle, Way};
 use crate::identity;
@@ -31,6 +32,7 @@ pub(crate) struct Kernel {
     pub(crate) core: Arc<Core>,
     pub(crate) wants: crate::mounted::Wants,
     pub(crate) agreed: Arc<OnceLock<Agreed>>,
+    pub(crate) crew: Arc<Crew>,
 }
 
 thread_local! {
@@ -172,7 +174,8 @@ impl Filesystem for Kernel {
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _duty = self.crew.enter(request.pid());
         match guarded(|| self.find(parent.0, name.as_bytes())) {
             Err(error) if error.code() == libc::ENOENT && !is_magic(parent.0) => {
                 reply.entry(&self.core.absence_time(), &nothing(), Generation(0));
@@ -181,11 +184,13 @@ impl Filesystem for Kernel {
         }
     }
 
-    fn forget(&self, _: &Request, node: INodeNo, times: u64) {
+    fn forget(&self, request: &Request, node: INodeNo, times: u64) {
+        let _duty = self.crew.enter(request.pid());
         self.forget_times(node.0, times);
     }
 
-    fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, request: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let _duty = self.crew.enter(request.pid());
         let found = guarded(|| match is_magic(node.0) {
             true => self.core.magic_attributes(node.0),
             false => self.core.attributes(node.0),
@@ -211,6 +216,7 @@ impl Filesystem for Kernel {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let _duty = self.crew.enter(request.pid());
         if is_magic(node.0) {
             return reply.error(Errno::EROFS);
         }
@@ -218,7 +224,8 @@ impl Filesystem for Kernel {
         reply_attributes(guarded(|| self.core.set(&request.into(), node.0, &setting)), reply);
     }
 
-    fn readlink(&self, _: &Request, node: INodeNo, reply: ReplyData) {
+    fn readlink(&self, request: &Request, node: INodeNo, reply: ReplyData) {
+        let _duty = self.crew.enter(request.pid());
         let target = guarded(|| match is_magic(node.0) {
             true => self.core.magic_link(node.0),
             false => self.core.read_link(node.0),
@@ -239,6 +246,7 @@ impl Filesystem for Kernel {
         rdev: u32,
         reply: ReplyEntry,
     ) {
+        let _duty = self.crew.enter(request.pid());
         let making = Making::Special { mode, device: rdev };
         reply_entry(self.make(request, parent, name, umask, &making), reply);
     }
@@ -252,6 +260,7 @@ impl Filesystem for Kernel {
         umask: u32,
         reply: ReplyEntry,
     ) {
+        let _duty = self.crew.enter(request.pid());
         reply_entry(self.make(request, parent, name, umask, &Making::Directory { mode }), reply);
     }
 
@@ -263,14 +272,17 @@ impl Filesystem for Kernel {
         target: &Path,
         reply: ReplyEntry,
     ) {
+        let _duty = self.crew.enter(request.pid());
         reply_entry(self.make(request, parent, name, 0, &Making::Symlink { target }), reply);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _duty = self.crew.enter(request.pid());
         reply_empty(self.remove(request, parent, name, false), reply);
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _duty = self.crew.enter(request.pid());
         reply_empty(self.remove(request, parent, name, true), reply);
     }
 
@@ -284,6 +296,7 @@ impl Filesystem for Kernel {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let _duty = self.crew.enter(request.pid());
         let (from, to) = ((parent.0, name.as_bytes()), (newparent.0, newname.as_bytes()));
         let done = guarded(|| {
             if is_magic(parent.0) || is_magic(newparent.0) {
@@ -302,6 +315,7 @@ impl Filesystem for Kernel {
         newname: &OsStr,
         reply: ReplyEntry,
     ) {
+        let _duty = self.crew.enter(request.pid());
         let done = guarded(|| {
             if is_magic(node.0) || is_magic(newparent.0) {
                 return Err(Errno::EROFS);
@@ -312,6 +326,7 @@ impl Filesystem for Kernel {
     }
 
     fn open(&self, request: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let _duty = self.crew.enter(request.pid());
         if is_magic(node.0) {
             return match guarded(|| self.core.magic_open(node.0)) {
                 Ok(file) => {
@@ -350,6 +365,7 @@ impl Filesystem for Kernel {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let _duty = self.crew.enter(request.pid());
         let caller = Caller::from(request);
         let name = name.as_bytes();
         match guarded(|| self.create_or_open(&caller, parent.0, name, (mode, umask), flags)) {
@@ -386,7 +402,7 @@ impl Filesystem for Kernel {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         node: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -395,6 +411,7 @@ impl Filesystem for Kernel {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let _duty = self.crew.enter(request.pid());
         if is_magic(node.0) {
             let file = self.core.handles.magic(handle);
             return match guarded(|| file.and_then(|file| file.read_at(offset, size as usize))) {
@@ -420,6 +437,7 @@ impl Filesystem for Kernel {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let _duty = self.crew.enter(request.pid());
         let strips = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         match guarded(|| self.core.write(&request.into(), handle, offset, data, strips)) {
             Ok(length) => reply.written(length as u32),
@@ -428,7 +446,8 @@ impl Filesystem for Kernel {
     }
 
     /// Nothing is kept back here, and locks are the kernel's: it need not ask again.
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+    fn flush(&self, request: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        let _duty = self.crew.enter(request.pid());
         reply.error(Errno::ENOSYS);
     }
 
@@ -442,6 +461,7 @@ impl Filesystem for Kernel {
         _: bool,
         reply: ReplyEmpty,
     ) {
+        let _duty = self.crew.enter(request.pid());
         let done = guarded(|| {
             self.core.release(&request.into(), handle);
             Ok(())
@@ -451,12 +471,14 @@ impl Filesystem for Kernel {
 
     fn fsync(
         &self,
-        _: &Request,
+        request: &Request,
         node: INodeNo,
         handle: FileHandle,
         datasync: bool,
         reply: ReplyEmpty,
     ) {
+        let _duty = self.crew.enter(request.pid());
+        self.crew.will_wait();
         let done = guarded(|| match is_magic(node.0) {
             true => Ok(()),
             false => self.core.sync(node.0, handle, datasync),
@@ -464,7 +486,16 @@ impl Filesystem for Kernel {
         reply_empty(done, reply);
     }
 
-    fn fsyncdir(&self, _: &Request, node: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn fsyncdir(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        let _duty = self.crew.enter(request.pid());
+        self.crew.will_wait();
         let done = guarded(|| match is_magic(node.0) {
             true => Ok(()),
             false => self.core.sync_directory(node.0),
@@ -473,7 +504,8 @@ impl Filesystem for Kernel {
     }
 
     /// Listing needs nothing kept, so where the kernel can do without it does not ask again.
-    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, request: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let _duty = self.crew.enter(request.pid());
         if self.agreed.get().is_some_and(|agreed| agreed.no_opendir) {
             return reply.error(Errno::ENOSYS);
         }
@@ -482,12 +514,13 @@ impl Filesystem for Kernel {
 
     fn readdir(
         &self,
-        _: &Request,
+        request: &Request,
         node: INodeNo,
         _: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
+        let _duty = self.crew.enter(request.pid());
         let listed = guarded(|| {
             if is_magic(node.0) {
                 return self.magic_names(node.0, offset, |name, kind, next| {
@@ -507,12 +540,13 @@ impl Filesystem for Kernel {
 
     fn readdirplus(
         &self,
-        _: &Request,
+        request: &Request,
         node: INodeNo,
         _: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        let _duty = self.crew.enter(request.pid());
         // Every name that is told counts as a lookup, those that found no room do not.
         let mut add = |name: &[u8], next, entry: Entry| {
             let (number, name) = (entry.attributes.ino, OsStr::from_bytes(name));
@@ -546,7 +580,8 @@ impl Filesystem for Kernel {
         }
     }
 
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let _duty = self.crew.enter(request.pid());
         match rustix::fs::fstatvfs(&*self.core.root).or_errno() {
             Ok(found) => reply.statfs(
                 found.f_blocks,
@@ -572,6 +607,7 @@ impl Filesystem for Kernel {
         _: u32,
         reply: ReplyEmpty,
     ) {
+        let _duty = self.crew.enter(request.pid());
         if is_magic(node.0) {
             return reply.error(Errno::EROFS);
         }
@@ -581,14 +617,23 @@ impl Filesystem for Kernel {
         reply_empty(done, reply);
     }
 
-    fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        let _duty = self.crew.enter(request.pid());
         if is_magic(node.0) {
             return reply.error(Errno::ENODATA);
         }
         Self::reply_xattr(size, reply, |room| self.core.attribute(node.0, name.as_bytes(), room));
     }
 
-    fn listxattr(&self, _: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
+        let _duty = self.crew.enter(request.pid());
         let is_magic = is_magic(node.0);
         Self::reply_xattr(size, reply, |room| match is_magic {
             true => Ok(0),
@@ -597,6 +642,7 @@ impl Filesystem for Kernel {
     }
 
     fn removexattr(&self, request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _duty = self.crew.enter(request.pid());
         if is_magic(node.0) {
             return reply.error(Errno::EROFS);
         }
@@ -615,19 +661,22 @@ impl Filesystem for Kernel {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        let _duty = self.crew.enter(request.pid());
+        self.crew.will_wait();
         let done = guarded(|| self.core.allocate(&request.into(), handle, mode, offset, length));
         reply_empty(done, reply);
     }
 
     fn lseek(
         &self,
-        _: &Request,
+        request: &Request,
         node: INodeNo,
         handle: FileHandle,
         offset: i64,
         whence: i32,
         reply: ReplyLseek,
     ) {
+        let _duty = self.crew.enter(request.pid());
         if is_magic(node.0) {
             return reply.error(Errno::ENOSYS);
         }
@@ -650,6 +699,8 @@ impl Filesystem for Kernel {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
+        let _duty = self.crew.enter(request.pid());
+        self.crew.will_wait();
         let done = guarded(|| {
             if is_magic(from_node.0) {
                 // The caller reads and writes instead.

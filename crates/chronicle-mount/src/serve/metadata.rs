@@ -40,7 +40,10 @@ impl Core {
         node: u64,
         setting: &Setting,
     ) -> Answer<(FileAttr, Duration)> {
-        let (_held, paths) = self.lock_names(node)?;
+        let (_held, paths) = match setting.size {
+            Some(_) => self.lock_names(node)?,
+            None => self.lock_seen_names(node),
+        };
         if let Some(size) = setting.size {
             self.change(
                 caller,
@@ -131,7 +134,7 @@ impl Core {
         name: &[u8],
         value: Option<(&[u8], i32)>,
     ) -> Answer<()> {
-        let (_held, paths) = self.lock_names(node)?;
+        let (_held, paths) = self.lock_seen_names(node);
         self.change(caller, &Operation::Attributes { paths: &paths }, || {
             // An access list set by somebody outside the group takes set-group-id away.
             identity::assume(caller, 0);

@@ -202,15 +202,26 @@ impl Core {
 
     /// Locks the parents of every name of a node, and says which names it really has.
     pub(crate) fn lock_names(&self, node: u64) -> Answer<(Held<'_>, Vec<Vec<u8>>)> {
+        let (held, places) = self.lock_places(node);
         if node == ROOT {
-            return Ok((self.locks.lock(std::iter::once(ROOT)), vec![Vec::new()]));
+            return Ok((held, vec![Vec::new()]));
         }
+        Ok((held, self.true_paths(node, &places)?))
+    }
+
+    /// The same with the names that were last seen, for what takes no content away.
+    pub(crate) fn lock_seen_names(&self, node: u64) -> (Held<'_>, Vec<Vec<u8>>) {
+        let (held, _) = self.lock_places(node);
+        (held, self.paths(node))
+    }
+
+    fn lock_places(&self, node: u64) -> (Held<'_>, Vec<Place>) {
         let mut places = self.nodes().places(node);
         loop {
             let held = self.locks.lock(places.iter().map(|place| place.parent).chain([node]));
             let now = self.nodes().places(node);
             if now == places {
-                return Ok((held, self.true_paths(node, &places)?));
+                return (held, places);
             }
             places = now;
         }

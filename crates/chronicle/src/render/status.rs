@@ -117,6 +117,9 @@ fn notices(status: &Status, now: i64) -> Vec<String> {
     for pending in &status.pending_config {
         notices.push(format!("waits for chronicle config accept: {}", printable(pending)));
     }
+    if let Some(why) = &status.mount_problem {
+        notices.push(format!("what the mount saw is not in the log yet: {}", printable(why)));
+    }
     if let Some(why) = &status.head_problem {
         notices.push(format!("the newest history is not signed: {}", printable(why)));
     }
@@ -213,6 +216,7 @@ mod tests {
             roots: Vec::new(),
             signed_size: 0,
             head_problem: None,
+            mount_problem: None,
             witnesses: Vec::new(),
             mirror: None,
             isolated: Vec::new(),

@@ -88,7 +88,7 @@ fn no_failpoint_lacks_a_test() {
     // See `isolated::crash`.
     covered.extend(crate::isolated::crash::POINTS);
     // See `mount::whoever_dies_while_it_is_recorded_loses_nothing`.
-    covered.extend(["mount_after_save", "mount_after_fold"]);
+    covered.extend(["mount_after_save", "mount_after_fold", "mount_after_turn"]);
     // See `replica_crash` of the core.
     covered.extend([
         "direct_after_stage",

@@ -19,6 +19,7 @@ use serde_json::Value;
 use crate::support::{Cli, Done};
 
 mod databases;
+mod failing;
 
 /// A workspace and its mount; unmounted when dropped.
 struct Mount {
@@ -354,12 +355,23 @@ fn a_command_runs_in_a_mount_at_the_usual_path() {
     assert!(!fs::read_to_string("/proc/mounts").unwrap().contains(cli.root().to_str().unwrap()));
 }
 
+/// Content that stays long when it is compressed, so that a journal of it grows.
+fn long_version(number: u64) -> String {
+    let mut state = number.wrapping_add(1);
+    let mut letter = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        char::from(b'0' + (state >> 40) as u8 % 64)
+    };
+    (0..8 << 10).map(|_| letter()).collect::<String>() + "\n"
+}
+
 #[test]
 fn whoever_dies_while_it_is_recorded_loses_nothing() {
     let test = "whoever_dies_while_it_is_recorded_loses_nothing";
     for point in [
         "mount_after_save:7",
         "mount_after_fold",
+        "mount_after_turn",
         "capture_before_commit",
         "catalog_before_commit:3",
     ] {
@@ -375,7 +387,7 @@ fn whoever_dies_while_it_is_recorded_loses_nothing() {
         let mut written = 0;
         // Until it is dead; what was written by then stands.
         for number in 0..if began { 400 } else { 0 } {
-            if fs::write(place.path().join("f"), format!("{number}\n")).is_err() {
+            if fs::write(place.path().join("f"), long_version(number)).is_err() {
                 break;
             }
             written = number;
@@ -387,12 +399,13 @@ fn whoever_dies_while_it_is_recorded_loses_nothing() {
         assert!(!began || written < 399, "{point} was never reached");
         mount.start().ok();
         if !began {
-            mount.write("f", "0\n");
+            mount.write("f", &long_version(0));
         }
         let versions = mount.versions("f");
-        let want: Vec<String> = (0..=written).map(|number| format!("{number}\n")).collect();
+        let want: Vec<String> = (0..=written).map(long_version).collect();
         // The one that was cut off may stand there or not.
-        assert!(versions.starts_with(&want[..want.len() - 1]), "{point}: {versions:?}");
+        let found = versions.len();
+        assert!(versions.starts_with(&want[..want.len() - 1]), "{point}: {found} of {written}");
         mount.cli.call(["verify", "--deep"]).ok();
     }
 }

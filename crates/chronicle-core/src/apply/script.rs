@@ -169,6 +169,11 @@ impl Step {
 }
 
 impl Script {
+    /// Whether something moves in two steps.
+    pub(super) fn has_moves(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::MoveOut { .. } | Step::MoveIn { .. }))
+    }
+
     /// The entries that are put in place.
     pub(super) fn places(&self) -> impl Iterator<Item = &Place> {
         self.steps.iter().filter_map(|step| match step {

@@ -64,7 +64,7 @@ pub(super) fn run(
         stages,
         placed: script.places().map(|place| (&place.path, place.ino)).collect(),
         trash: store(|stage| stage.trash())?,
-        moved: store(|stage| stage.moved())?,
+        moved: if script.has_moves() { store(|stage| stage.moved())? } else { Vec::new() },
         applied: Applied { unexpected: script.problems.clone(), aside: Vec::new() },
     };
     let steps = &script.steps[..limit.unwrap_or(script.steps.len()).min(script.steps.len())];

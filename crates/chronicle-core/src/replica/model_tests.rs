@@ -110,12 +110,11 @@ fn work(dice: &mut Dice, tree: &mut Model, steps: usize) -> Vec<Vec<LocalChange>
             0 => remove(tree, &one),
             1 if tree.get(&one).is_present()
                 && !other.is_within(&one)
-                && !one.is_within(&other) =>
+                && !one.is_within(&other)
+                && tree.get(&other.parent().unwrap()).is_directory() =>
             {
-                if tree.get(&other.parent().unwrap()).is_directory() {
-                    remove(tree, &other);
-                    move_to(tree, &one, &other, &mut from);
-                }
+                remove(tree, &other);
+                move_to(tree, &one, &other, &mut from);
             }
             _ if tree.get(&one.parent().unwrap()).is_directory() => {
                 let version = version(dice);

@@ -148,7 +148,7 @@ impl Desk<'_> {
     fn as_the_host_has_it(&self, path: &WorkspacePath) -> Version {
         let writes = self.unanswered.get(path).map(Vec::as_slice).unwrap_or_default();
         let bases = writes.iter().map(|write| &write.base);
-        let known = bases.filter(|base| base.is_directory()).last();
+        let known = bases.rev().find(|base| base.is_directory());
         known.cloned().unwrap_or(Version::Directory { mode: 0o755 })
     }
 

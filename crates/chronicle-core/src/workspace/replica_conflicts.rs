@@ -142,7 +142,7 @@ impl Workspace {
                 conflict.path
             )));
         }
-        let supply = Supply { given: made, own: self.objects()? };
+        let supply = Supply::new(made, self.objects()?);
         let put = self.put_steps(&steps, &supply, (Author::Person, Evidence::Named))?;
         if let Some((path, why)) = put.unexpected.iter().next() {
             self.undo_interrupted()?;

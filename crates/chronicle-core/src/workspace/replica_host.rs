@@ -124,7 +124,7 @@ impl Workspace {
         contents: &dyn ContentStorage,
         mut known: Remembered,
     ) -> Result<Answer> {
-        let supply = Supply { given: contents, own: self.objects()? };
+        let supply = Supply::new(contents, self.objects()?);
         let judged = self.judged(request, &supply)?;
         let writer = (Author::Session(request.name.to_owned()), Evidence::Named);
         let mut put = self.put_steps(&judged.steps, &supply, writer)?;

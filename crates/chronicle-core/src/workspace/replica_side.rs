@@ -114,11 +114,10 @@ impl Workspace {
     pub fn end_replica(&mut self) -> Result<bool> {
         let _lock = self.lock(PATIENCE)?;
         let was = self.side()?.is_some();
-        let mut batch = Batch::default();
-        batch.state = vec![(key::REPLICA, None), (key::UNDER_WAY, None)];
         let left = self.catalog.locals(Local::LeftAlone)?.into_iter();
-        batch.local = left.map(|(path, _)| (Local::LeftAlone, path, None)).collect();
-        self.commit_batch(batch, Durability::PowerCut)?;
+        let local = left.map(|(path, _)| (Local::LeftAlone, path, None)).collect();
+        let state = vec![(key::REPLICA, None), (key::UNDER_WAY, None)];
+        self.commit_batch(Batch { state, local, ..Batch::default() }, Durability::PowerCut)?;
         Ok(was)
     }
 
@@ -187,7 +186,7 @@ impl Workspace {
     fn try_push(&mut self, push: &Push<'_>) -> Result<PushReport> {
         let mut side = self.must_be_replica()?;
         let pending = self.pending_writes(&side)?;
-        let supply = Supply { given: push.contents, own: self.objects()? };
+        let supply = Supply::new(push.contents, self.objects()?);
         let tree = OwnTree::new(self)?;
         let shown = push.to.map_or(Seq(0), |to| to.seq);
         let mut received = receive(&tree, &pending, &push.items, shown, push.folds);

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Read;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::finish::Ended;
 use super::known_cache::KnownCache;
@@ -27,6 +28,9 @@ use crate::store::{ContentStorage, Piece, Row, StoreLock};
 pub(super) const TRIES: usize = 4;
 /// Content up to this size is read as a whole.
 const WHOLE: u64 = 4 << 20;
+/// Contents up to this size are kept in memory once they were read, and so many bytes of them.
+const SMALL: usize = 64 << 10;
+const READ_MOST: usize = 64 << 20;
 /// How many records of a directory are searched for the last change of a path.
 const PAST: u32 = 64;
 
@@ -85,18 +89,46 @@ impl Standing for OwnTree<'_> {
     }
 }
 
-/// Contents: those that were given, then the own.
+/// Contents: those that were given, then the own. Small ones are read once: they are judged, kept and written.
 pub(super) struct Supply<'a> {
-    pub(super) given: &'a dyn ContentStorage,
-    pub(super) own: &'a Objects,
+    given: &'a dyn ContentStorage,
+    own: &'a Objects,
+    read: Mutex<AlreadyRead>,
+}
+
+/// Contents that were read.
+#[derive(Default)]
+struct AlreadyRead {
+    contents: HashMap<ObjectId, Vec<u8>>,
+    bytes: usize,
+}
+
+impl<'a> Supply<'a> {
+    pub(super) fn new(given: &'a dyn ContentStorage, own: &'a Objects) -> Self {
+        Self { given, own, read: Mutex::default() }
+    }
+
+    fn read(&self) -> MutexGuard<'_, AlreadyRead> {
+        // What a thread left that panicked is whole.
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl ContentStorage for Supply<'_> {
     fn get(&self, id: &ObjectId) -> Result<Vec<u8>> {
-        match self.given.get(id) {
+        if let Some(bytes) = self.read().contents.get(id) {
+            return Ok(bytes.clone());
+        }
+        let bytes = match self.given.get(id) {
             Err(Error::Missing(_)) => self.own.get(id),
             got => got,
+        }?;
+        let mut read = self.read();
+        if bytes.len() <= SMALL && read.bytes + bytes.len() <= READ_MOST {
+            read.bytes += bytes.len();
+            read.contents.insert(*id, bytes.clone());
         }
+        Ok(bytes)
     }
 
     fn put(&self, id: &ObjectId, bytes: &[u8]) -> Result<()> {
@@ -126,6 +158,9 @@ impl ContentStorage for Supply<'_> {
         self.own.put_stream(source)
     }
 }
+
+/// A path, and what is to stand there.
+type Goal = (WorkspacePath, Entry);
 
 /// What came of writing some paths, not yet committed.
 pub(super) struct Put {
@@ -220,7 +255,7 @@ impl Workspace {
                 continue;
             }
             let (found, length) = if size <= WHOLE {
-                let bytes = supply.given.get(&object)?;
+                let bytes = supply.get(&object)?;
                 (intake.take(&bytes)?, bytes.len() as u64)
             } else {
                 intake.take_stream(&mut supply.given.reader(&object)?)?
@@ -312,7 +347,7 @@ impl Workspace {
         Ok(known)
     }
 
-    fn step_tasks(&self, steps: &[Step]) -> Result<(Vec<Task>, Vec<(WorkspacePath, Entry)>)> {
+    fn step_tasks(&self, steps: &[Step]) -> Result<(Vec<Task>, Vec<Goal>)> {
         let cache = KnownCache::new(&self.catalog)?;
         let root = self.roots.workspace().handle()?;
         let stat = crate::fs::stat_of(root).map_err(|error| Error::Io {

@@ -571,10 +571,9 @@ fn random_case(seed: u64) {
             1 => drop(world.replicas[number].workspace.settle().unwrap()),
             2 => drop(world.push(number, PushLimits { items: dice.between(1, 4), bytes: 1 << 20 })),
             3 => {
-                if let Some(answer) = world.send(number, dice.between(1, 5)) {
-                    if dice.chance(70) {
-                        world.answer(number, &answer);
-                    }
+                let answer = world.send(number, dice.between(1, 5));
+                if let Some(answer) = answer.filter(|_| dice.chance(70)) {
+                    world.answer(number, &answer);
                 }
             }
             _ => world.push_all(number),

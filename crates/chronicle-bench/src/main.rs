@@ -13,6 +13,7 @@ mod clones;
 mod edits;
 mod hooks;
 mod large;
+mod links;
 mod measure;
 mod mount;
 mod overlay;
@@ -119,7 +120,8 @@ fn measure_all(options: &Options) -> Result<Vec<Row>> {
         return Ok(rows);
     }
     if options.replica {
-        let rows = replica::rows(&scratch)?;
+        let mut rows = links::rows(&scratch)?;
+        rows.extend(replica::rows(&scratch)?);
         std::fs::remove_dir_all(&scratch)?;
         return Ok(rows);
     }

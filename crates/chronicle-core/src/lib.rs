@@ -115,7 +115,7 @@ pub use plan::OnConflict;
 pub use process::Process;
 pub use record::{Head, Kind, Labels, Record, Sealed};
 pub use retention::Policy;
-pub use settings::{SecretSettings, Settings};
+pub use settings::{ReplicationSettings, SecretSettings, Settings};
 pub use store::{
     CODEC_SEALED, Cached, ChunkManifest, ContentStorage, Encrypting, Intake, LARGE_OBJECT,
     LocalStore, MemoryStore, Piece, PooledCache, Retries, Retrying, Row, SealedStorage,
@@ -136,7 +136,7 @@ pub use workspace::{
     FoldReport, Forgettable, GitChoice, HistorySize, InitOptions, InitReport, IsolatedCounts,
     IsolatedRun, KnownNames, LogQuery, Mirrored, MountLog, MountPlace, News, Position, Progress,
     Prompt, Pushing, RewindKind, RewindRequest, RunTicket, SavedAs, SettleReport, SnapshotRequest,
-    TurnRequest, VerifyRequest, WitnessPatience, Workspace,
+    Touch, Touches, TurnRequest, VerifyRequest, WitnessPatience, Workspace,
 };
 pub use workspace::{
     Answer, Answered, Conflict, HashedTree, HostPlace, JournalBatch, PushChanges, PushLimits,

@@ -28,6 +28,18 @@ pub struct Settings {
     pub floor: Option<u64>,
     /// Which files hold secrets.
     pub secrets: SecretSettings,
+    /// What does not travel between a host and its replicas.
+    pub replication: ReplicationSettings,
+}
+
+/// What does not travel; lists of patterns as in `.gitignore`, the last one that fits decides.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReplicationSettings {
+    /// From the host to its replicas.
+    pub push: Vec<String>,
+    /// From a replica to its host.
+    pub write_back: Vec<String>,
 }
 
 /// Which files hold secrets, besides those that always do; lists of patterns as in `.gitignore`.
@@ -52,6 +64,7 @@ struct Written {
     max_age_days: Option<u32>,
     retention: Retention,
     secrets: SecretSettings,
+    replication: ReplicationSettings,
 }
 
 /// The table `[retention]`.
@@ -116,6 +129,7 @@ impl Settings {
             budget: size(written.budget)?,
             floor: size(written.floor)?,
             secrets: written.secrets,
+            replication: written.replication,
         })
     }
 

@@ -4,6 +4,7 @@
 //! and the time in, effects out. They do no I/O and read no clock; whoever drives them sends frames, calls
 //! the workspace, and reports. What is decided about files is decided in `chronicle_core::replica`.
 
+pub mod drive;
 pub mod fetch;
 pub mod filter;
 pub mod host;

@@ -10,8 +10,15 @@ use crate::agent::Agent;
 mod bucket;
 mod isolated;
 mod mount;
+mod operator;
+mod replica;
 
 pub(crate) use mount::{MountArgs, UnmountArgs};
+pub(crate) use operator::{GrantArgs, OperatorVerb, RequireArgs, UseArgs};
+pub(crate) use replica::{
+    ConflictArgs, ConflictsVerb, ConnectArgs, DirectionChoice, FilterCheckArgs, FilterRuleArgs,
+    FilterVerb, RightChoice, ServeArgs, TokenCreateArgs, TokenRevokeArgs, TokenVerb,
+};
 
 pub(crate) use isolated::{IsolatedCommitArgs, IsolatedDiffArgs, IsolatedVerb, IsolationArgs};
 
@@ -29,7 +36,8 @@ const AFTER_HELP: &str = "\
     125 run itself failed, 130 cancelled. For changed and grep 1 is an answer, and failing is 5.\n\n\
     Environment: CHRONICLE_HOME (where history lies, ~/.chronicle), CHRONICLE=off (changing \
     commands do nothing), CHRONICLE_KEY_FILE or CHRONICLE_KEY (what signs heads, \
-    ~/.config/chronicle/head.key), NO_COLOR.";
+    ~/.config/chronicle/head.key), CHRONICLE_TOKEN_FILE or CHRONICLE_TOKEN (what lets a replica in), \
+    CHRONICLE_TRACE (a file for events of replication), NO_COLOR.";
 
 /// See, search, prove and take back whatever agents do to a workspace
 #[derive(Debug, Parser)]
@@ -111,6 +119,19 @@ pub(crate) enum Verb {
     Watch(WatchArgs),
     Mount(MountArgs),
     Unmount(UnmountArgs),
+    Serve(ServeArgs),
+    Connect(ConnectArgs),
+    /// List the replicas of this workspace: how far each is behind, and what it sent
+    Replicas,
+    /// Decide about writes of this replica that the host did not take
+    #[command(subcommand)]
+    Conflicts(ConflictsVerb),
+    /// Make, list and revoke what lets replicas in
+    #[command(subcommand)]
+    Token(TokenVerb),
+    /// Say which paths do not travel between a host and its replicas
+    #[command(subcommand)]
+    Filter(FilterVerb),
     /// Give somebody else than the agents' user the say over what takes protection away
     #[command(subcommand)]
     Operator(OperatorVerb),
@@ -601,61 +622,6 @@ pub(crate) enum WitnessKind {
     File,
     /// A git repository, which keeps them as a note
     Git,
-}
-
-/// What can be done about the operator.
-#[derive(Debug, Subcommand)]
-pub(crate) enum OperatorVerb {
-    /// Make a key, as the user who is to be the operator, and print its public half
-    Key(OperatorKeyArgs),
-    /// Ask for this operator's grant from now on, before anything takes protection away
-    Require(RequireArgs),
-    /// Sign a grant, as the operator
-    Grant(GrantArgs),
-    /// Keep a grant for the act that it is about
-    Use(UseArgs),
-    /// Show who the operator is and what is granted
-    Show,
-}
-
-/// Which key.
-#[derive(Debug, Args)]
-pub(crate) struct OperatorKeyArgs {
-    /// The file; made if it is not there
-    pub(crate) file: PathBuf,
-}
-
-/// Who is to be the operator.
-#[derive(Debug, Args)]
-pub(crate) struct RequireArgs {
-    /// The public half of the operator's key
-    pub(crate) key: String,
-    /// Do not ask
-    #[arg(long)]
-    pub(crate) yes: bool,
-}
-
-/// What is granted.
-#[derive(Debug, Args)]
-pub(crate) struct GrantArgs {
-    /// prune (as often as the rules say), or once: forget, config, roots, purge, operator
-    pub(crate) act: String,
-    /// The file with the operator's key
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: PathBuf,
-    /// For how many days
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3650))]
-    pub(crate) days: u32,
-    /// In which workspace, as `operator show` names it; by default the one around
-    #[arg(long, value_name = "WORKSPACE/EPOCH")]
-    pub(crate) workspace: Option<String>,
-}
-
-/// Which grant.
-#[derive(Debug, Args)]
-pub(crate) struct UseArgs {
-    /// The file with the grant, or - for stdin
-    pub(crate) file: PathBuf,
 }
 
 /// What can be done with settings.

@@ -17,6 +17,18 @@ pub(crate) fn may_watch() -> bool {
     !is_off() && !no && !set("CI")
 }
 
+/// Where events of replication are written down, one line of JSON each.
+pub(crate) fn trace() -> Option<PathBuf> {
+    std::env::var_os("CHRONICLE_TRACE").filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// The token that lets this replica in, where no file was named: a file, or the token itself.
+pub(crate) fn token() -> (Option<PathBuf>, Option<String>) {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let file = set("CHRONICLE_TOKEN_FILE").map(PathBuf::from);
+    (file, set("CHRONICLE_TOKEN").and_then(|token| token.into_string().ok()))
+}
+
 /// Whether colour is unwelcome even on a terminal.
 pub(crate) fn no_color() -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());

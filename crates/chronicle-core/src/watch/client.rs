@@ -48,6 +48,18 @@ pub(crate) fn status(directory: &Path) -> Option<Report> {
     }
 }
 
+/// A connection on which the watcher tells by a byte that something was touched; `None` if nobody does.
+pub(crate) fn follow(directory: &Path) -> Option<UnixStream> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut stream = Patient { stream: connected(directory)?, deadline };
+    send(&mut stream, &Question::Follow.encode()).ok()?;
+    // An older watcher does not know the question, and says nothing.
+    let mut first = [0];
+    std::io::Read::read_exact(&mut stream, &mut first).ok()?;
+    stream.stream.set_read_timeout(None).ok()?;
+    Some(stream.stream)
+}
+
 fn exchange(directory: &Path, question: &Question) -> Option<Reply> {
     let deadline = Instant::now() + PATIENCE;
     let mut stream = Patient { stream: connected(directory)?, deadline };

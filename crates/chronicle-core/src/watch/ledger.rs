@@ -50,6 +50,11 @@ impl Ledger {
         Token { instance: self.instance, counter: self.counter }
     }
 
+    /// How much was seen so far.
+    pub(super) fn counter(&self) -> u64 {
+        self.counter
+    }
+
     /// Whether a moment is one of this watcher's.
     pub(super) fn is_own(&self, token: &Token) -> bool {
         token.instance == self.instance

@@ -22,7 +22,7 @@ mod start;
 mod witness;
 mod writers;
 
-pub(crate) use client::{ask, status, writers};
+pub(crate) use client::{ask, follow, status, writers};
 pub(crate) use protocol::Reply;
 pub(crate) use server::{Scope, Surroundings, serve};
 pub use server::{WatchEnd, WatchOptions};

@@ -42,6 +42,8 @@ pub(super) enum Question {
         /// The moment that the last recorded look was given.
         since: Token,
     },
+    /// Tell, by a byte each time, that something was touched, for as long as the connection lasts.
+    Follow,
 }
 
 /// What the watcher says.
@@ -83,6 +85,7 @@ impl Question {
                 out.fixed(scope);
                 encode_token(&mut out, Some(since));
             }
+            Self::Follow => out.byte(4),
         }
         frame(&out.0)
     }
@@ -97,6 +100,7 @@ impl Question {
                 let (scope, since) = (input.array()?, decode_token(&mut input)?);
                 Self::Writers { scope, since: since.ok_or(DecodeError::Malformed("no moment"))? }
             }
+            4 => Self::Follow,
             _ => return Err(DecodeError::Malformed("no such question")),
         };
         input.end()?;
@@ -361,6 +365,7 @@ mod tests {
             Question::Since { scope: [2; 16], since: Some(token(1 << 40)) },
             Question::Status,
             Question::Writers { scope: [3; 16], since: token(1 << 40) },
+            Question::Follow,
         ]
     }
 

@@ -1,5 +1,6 @@
 //! The watcher's own process: one thread that waits for the kernel and for questions.
 
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -37,6 +38,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// The same where only other processes could make room.
 const LIMIT_PAUSE: Duration = Duration::from_secs(600);
+
+/// How many may be told of every touch at once.
+const FOLLOWERS_MOST: usize = 16;
 
 /// How to watch.
 #[derive(Clone, Copy)]
@@ -108,6 +112,8 @@ pub(crate) fn serve(
         door: None,
         since: surroundings.now(),
         asked: Instant::now(),
+        followers: Vec::new(),
+        told: 0,
     };
     let end = server.run();
     if let Some(door) = &server.door {
@@ -133,6 +139,10 @@ struct Server<'s> {
     door: Option<Door>,
     since: Time,
     asked: Instant,
+    /// Who is told at once that something was touched.
+    followers: Vec<UnixStream>,
+    /// What they were told last.
+    told: u64,
 }
 
 impl Server<'_> {
@@ -148,6 +158,9 @@ impl Server<'_> {
                 return Ok(WatchEnd::Unwanted);
             }
             let behind = self.catch_up();
+            if !behind {
+                self.tell_followers();
+            }
             if !behind && self.door.is_none() {
                 self.door = Some(Door::open(self.surroundings.directory())?);
                 // It works: should it die, the next one may be started at once.
@@ -230,7 +243,8 @@ impl Server<'_> {
             return self.answer_all();
         }
         // The kernel's queue fills slowly enough to let it collect, and each waking costs.
-        if ready.told && most > Duration::ZERO && self::ready(self.door.as_ref(), &[], NAP).asked {
+        let may_nap = most > Duration::ZERO && self.followers.is_empty();
+        if ready.told && may_nap && self::ready(self.door.as_ref(), &[], NAP).asked {
             self.answer_all();
         }
     }
@@ -258,8 +272,36 @@ impl Server<'_> {
             }
             Question::Writers { scope, since } => Reply::Writers(self.writers(scope, since)),
             Question::Status => Reply::Status(self.report()),
+            Question::Follow => return self.follow(stream),
         };
         send(&mut stream, &reply.encode())
+    }
+
+    /// Takes in one who wants to be told; a first byte says that he will be.
+    fn follow(&mut self, mut stream: UnixStream) -> std::io::Result<()> {
+        if self.followers.len() >= FOLLOWERS_MOST {
+            return Ok(());
+        }
+        stream.set_nonblocking(true)?;
+        stream.write_all(&[1])?;
+        self.followers.push(stream);
+        Ok(())
+    }
+
+    /// Tells them that something was touched. Who has not heard the last word yet needs no other.
+    fn tell_followers(&mut self) {
+        let seen = self.ledger.counter();
+        if std::mem::replace(&mut self.told, seen) == seen {
+            return;
+        }
+        let blocked = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+        self.followers.retain_mut(|follower| match follower.write(&[1]) {
+            Ok(_) => true,
+            Err(error) => blocked(&error),
+        });
+        if !self.followers.is_empty() {
+            self.asked = Instant::now();
+        }
     }
 
     fn touched(&mut self, scope: [u8; 16], since: Option<Token>) -> Reply {

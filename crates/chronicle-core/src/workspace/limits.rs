@@ -80,7 +80,7 @@ impl Workspace {
     }
 
     /// The settings in the workspace's file.
-    pub(super) fn current_settings(&self) -> Result<Settings> {
+    pub fn current_settings(&self) -> Result<Settings> {
         let path = self.root.join(WORKSPACE_FILE);
         Settings::parse(&Settings::text(&path)?, &path)
     }

@@ -61,6 +61,7 @@ mod sketch;
 mod status;
 mod tasks;
 mod timings;
+mod touches;
 mod turns;
 mod unit;
 mod verify;
@@ -102,6 +103,7 @@ pub use replica_types::{
     ReplicaNews, ReplicaRow, ReplicaState, Resolution, WriteBack,
 };
 pub use rewind::{GitChoice, RewindKind, RewindRequest};
+pub use touches::{Touch, Touches};
 pub use turns::{RunTicket, TurnRequest};
 pub use verify::VerifyRequest;
 

@@ -97,6 +97,15 @@ impl Workspace {
         Ok(Some(next.batch(side.state.batch)))
     }
 
+    /// Gives the batch under way a number greater than this, since the host has used it for other writes.
+    pub fn renumber_batch(&mut self, last: u64) -> Result<()> {
+        let _lock = self.lock(PATIENCE)?;
+        let mut side = self.must_be_replica()?;
+        side.state.batch = side.state.batch.max(last.saturating_add(1));
+        let batch = Batch { state: vec![side.row()], ..Batch::default() };
+        self.commit_batch(batch, Durability::PowerCut).map(drop)
+    }
+
     fn under_way(&self) -> Result<Option<UnderWay>> {
         let bytes = self.catalog.state(key::UNDER_WAY)?;
         bytes.map(|bytes| decoded(UnderWay::decode(&bytes))).transpose()

@@ -75,6 +75,8 @@ struct Push<'a> {
     to: Option<Place>,
     contents: &'a dyn ContentStorage,
     folds: bool,
+    /// The items are all that differs: what was left alone before is void.
+    whole: bool,
 }
 
 impl Workspace {
@@ -155,7 +157,22 @@ impl Workspace {
             return Ok(PushReport { repeated: true, ..PushReport::default() });
         }
         self.keep_within_budget()?;
-        self.push(Push { items: items.to_vec(), to: Some(to), contents, folds })
+        self.push(Push { items: items.to_vec(), to: Some(to), contents, folds, whole: false })
+    }
+
+    /// Applies what comparing both trees found: like a push, but also where the replica is already, and what was left alone
+    /// before is void.
+    pub fn apply_resync(
+        &mut self,
+        items: &[Item],
+        to: Place,
+        contents: &dyn ContentStorage,
+        folds: bool,
+    ) -> Result<PushReport> {
+        let _lock = self.lock(PATIENCE)?;
+        self.must_be_replica()?;
+        self.keep_within_budget()?;
+        self.push(Push { items: items.to_vec(), to: Some(to), contents, folds, whole: true })
     }
 
     /// Tries again what was left alone and waits for nothing any more; needs the lock.
@@ -163,7 +180,7 @@ impl Workspace {
         if self.left_alone()?.is_empty() {
             return Ok(PushReport::default());
         }
-        self.push(Push { items: vec![], to: None, contents, folds: false })
+        self.push(Push { items: vec![], to: None, contents, folds: false, whole: false })
     }
 
     fn push(&mut self, mut push: Push<'_>) -> Result<PushReport> {
@@ -263,6 +280,11 @@ impl Workspace {
             rows.insert(step.path.clone(), Some(left.item));
         }
         let known: BTreeMap<_, _> = self.catalog.locals(Local::LeftAlone)?.into_iter().collect();
+        for path in known.keys().filter(|_| push.whole) {
+            if let Ok(path) = WorkspacePath::new(path.clone()) {
+                rows.entry(path).or_insert(None);
+            }
+        }
         if self.is_of_another_life(push.to)? {
             let path = |key: &Vec<u8>| WorkspacePath::new(key.clone()).ok();
             for path in known.keys().filter_map(path) {

@@ -8,10 +8,13 @@ mod clone;
 mod commit;
 mod completions;
 mod config;
+mod conflicts;
+mod connect;
 mod demo;
 mod diff;
 mod doctor;
 mod export;
+mod filter;
 mod forget;
 mod grep;
 pub(crate) mod hand_over;
@@ -31,16 +34,20 @@ pub(crate) mod prune;
 mod pull;
 pub(crate) mod push;
 mod redo;
+mod replicas;
 mod rewind;
 mod rollback;
 mod roots;
 mod run;
+mod serve;
 mod settings_files;
 mod settle;
 mod show;
+mod signals;
 mod snapshot;
 mod status;
 mod taking_back;
+mod token;
 mod turn;
 mod undo;
 mod uninstall;
@@ -59,7 +66,8 @@ use serde::Serialize;
 
 use crate::bucket::home as bucket_home;
 use crate::cli::{
-    BucketVerb, ConfigVerb, Global, IsolatedVerb, OperatorVerb, RootsVerb, Verb, WitnessVerb,
+    BucketVerb, ConfigVerb, ConflictsVerb, FilterVerb, Global, IsolatedVerb, OperatorVerb,
+    RootsVerb, TokenVerb, Verb, WitnessVerb,
 };
 use crate::environment;
 use crate::error::{CommandError, Outcome};
@@ -151,6 +159,10 @@ impl Verb {
                 | IsolatedVerb::Diff(_)
                 | IsolatedVerb::Log,
             )
+            | Self::Replicas
+            | Self::Conflicts(ConflictsVerb::List | ConflictsVerb::Show(_))
+            | Self::Token(TokenVerb::List)
+            | Self::Filter(FilterVerb::Check(_) | FilterVerb::List)
             | Self::Completions(_)
             | Self::Man(_) => false,
             Self::Init(_)
@@ -191,6 +203,11 @@ impl Verb {
             | Self::Watch(_)
             | Self::Mount(_)
             | Self::Unmount(_)
+            | Self::Serve(_)
+            | Self::Connect(_)
+            | Self::Conflicts(_)
+            | Self::Token(_)
+            | Self::Filter(_)
             | Self::Demo(_) => true,
         }
     }
@@ -248,6 +265,12 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: Verb) -> Outcome {
         Verb::Watch(args) => watch::execute(invocation, &args),
         Verb::Mount(args) => mount::execute(invocation, &args),
         Verb::Unmount(args) => unmount::execute(invocation, &args),
+        Verb::Serve(args) => serve::execute(invocation, &args),
+        Verb::Connect(args) => connect::execute(invocation, &args),
+        Verb::Replicas => replicas::execute(invocation),
+        Verb::Conflicts(verb) => conflicts::execute(invocation, &verb),
+        Verb::Token(verb) => token::execute(invocation, &verb),
+        Verb::Filter(verb) => filter::execute(invocation, &verb),
         Verb::Operator(verb) => operator::execute(invocation, &verb),
         Verb::Config(verb) => config::execute(invocation, &verb),
         Verb::Roots(verb) => roots::execute(invocation, &verb),

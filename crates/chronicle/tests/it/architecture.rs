@@ -46,7 +46,16 @@ fn each_crate_depends_only_on_those_below_it() {
         ("chronicle-mount", &["chronicle-core"]),
         ("chronicle-remote", &["chronicle-core"]),
         ("chronicle-replica", &["chronicle-core"]),
-        ("chronicle", &["chronicle-core", "chronicle-mcp", "chronicle-mount", "chronicle-remote"]),
+        (
+            "chronicle",
+            &[
+                "chronicle-core",
+                "chronicle-mcp",
+                "chronicle-mount",
+                "chronicle-remote",
+                "chronicle-replica",
+            ],
+        ),
     ];
     for (name, allowed) in below {
         let found = dependencies(name, "dependencies");

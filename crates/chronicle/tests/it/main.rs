@@ -27,6 +27,7 @@ mod payloads;
 mod power_loss;
 mod processes;
 mod reference;
+mod replica;
 mod repositories;
 mod retention;
 mod rights;

@@ -1,0 +1,322 @@
+//! Replication beside `rsync`, `unison` and the bare limit, on one machine over a Unix socket.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::measure::{Result, chronicle, median, run};
+use crate::rows::Row;
+use crate::trees;
+
+/// The tree in which one change is made.
+const TREE: usize = 7000;
+/// The tree that fills an empty replica.
+const FILL: usize = 100_000;
+const CHANGES: usize = 40;
+const MIB: usize = 1 << 20;
+const LARGE: usize = 1024;
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// A host and one replica, as processes.
+struct Link {
+    home: PathBuf,
+    host: PathBuf,
+    replica: PathBuf,
+    trace: BufReader<File>,
+    metrics: String,
+    children: Vec<Child>,
+}
+
+impl Link {
+    /// Serves a tree and fills a replica of it; says how long that took, in seconds.
+    fn new(scratch: &Path, host: &Path) -> Result<(Self, f64)> {
+        let home = scratch.join("home-replica");
+        let replica = scratch.join("replica");
+        let _ = fs::remove_dir_all(&home);
+        let _ = fs::remove_dir_all(&replica);
+        run(&mut chronicle(&home, host, &["init", "."])?, &[0])?;
+        let socket = home.join("host.sock");
+        let socket = socket.to_str().ok_or("a plain name")?.to_owned();
+        let words = ["serve", "--json", "--socket", &socket, "--metrics", "127.0.0.1:0"];
+        let mut serving = chronicle(&home, host, &words)?.stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        let out = serving.stdout.take().ok_or("a pipe")?;
+        BufReader::new(out).read_line(&mut line)?;
+        let told: serde_json::Value = serde_json::from_str(&line)?;
+        let metrics = told["metrics"].as_str().ok_or("metrics")?.to_owned();
+        let trace = home.join("trace");
+        File::create(&trace)?;
+        let begun = Instant::now();
+        let (to, path) = (replica.to_str().ok_or("a plain name")?, trace.to_str().ok_or("plain")?);
+        run(&mut chronicle(&home, host, &["connect", "--socket", &socket, "--once", to])?, &[0])?;
+        let filled = begun.elapsed().as_secs_f64();
+        let words = ["connect", "--socket", &socket, "--trace", path, to];
+        let connected = chronicle(&home, host, &words)?.stderr(Stdio::null()).spawn()?;
+        let (host, trace) = (host.to_owned(), BufReader::new(File::open(&trace)?));
+        let children = vec![connected, serving];
+        let mut link = Self { home, host, replica, trace, metrics, children };
+        link.wait_for("welcome")?;
+        Ok((link, filled))
+    }
+
+    /// Waits for an event of the replica, and says when it was, in seconds since 1970.
+    fn wait_for(&mut self, event: &str) -> Result<f64> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut line = String::new();
+        while Instant::now() < deadline {
+            if self.trace.read_line(&mut line)? == 0 || !line.ends_with('\n') {
+                std::thread::sleep(Duration::from_micros(200));
+                continue;
+            }
+            let told: serde_json::Value = serde_json::from_str(&line)?;
+            line.clear();
+            if told["event"] == event {
+                return Ok(told["time_ns"].as_f64().ok_or("a time")? / 1e9);
+            }
+        }
+        Err("the replica does not go on".into())
+    }
+
+    /// Bytes that the host has sent so far.
+    fn sent(&self) -> Result<u64> {
+        let address = self.metrics.trim_start_matches("http://").trim_end_matches("/metrics");
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let line =
+            text.lines().find(|line| line.starts_with("chronicle_replica_bytes_sent_total "));
+        Ok(line.and_then(|line| line.split(' ').nth(1)).ok_or("the counter")?.parse()?)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The table.
+pub(crate) fn rows(scratch: &Path) -> Result<Vec<Row>> {
+    let top = scratch.join("host");
+    trees::make(&top, TREE)?;
+    let (mut link, _) = Link::new(scratch, &top)?;
+    let mut rows = one_change(scratch, &mut link)?;
+    rows.push(thousand(scratch, &mut link)?);
+    rows.push(large(&mut link)?);
+    drop(link);
+    fs::remove_dir_all(&top)?;
+    rows.push(fill(scratch)?);
+    Ok(rows)
+}
+
+fn wall() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// One change of 1 KiB, from its write to durable on the other side.
+fn one_change(scratch: &Path, link: &mut Link) -> Result<Vec<Row>> {
+    let (mut ours, mut limit, mut rsync, mut unison) = (vec![], vec![], vec![], vec![]);
+    let other = scratch.join("other");
+    copy(&link.host, &other)?;
+    let mut bare = Bare::new(scratch)?;
+    for round in 0..CHANGES {
+        let content = vec![b'a' + (round % 26) as u8; 1024];
+        let file = link.host.join(trees::path(round));
+        let begun = wall();
+        fs::write(&file, &content)?;
+        ours.push((link.wait_for("applied")? - begun) * 1e3);
+        limit.push(bare.change(&content)?);
+        if round % 8 == 0 {
+            rsync.push(synced(&link.host, &other)?);
+            unison.extend(with_unison(scratch, &link.host)?);
+        }
+    }
+    let ours = median(ours);
+    let row = |limit: f64, beside, bound| Row {
+        what: "1 KiB written on the host, until it is durable on the replica".to_owned(),
+        ours,
+        limit,
+        unit: "ms",
+        beside,
+        bound,
+    };
+    let mut rows = vec![
+        row(median(limit), "socket + write + fdatasync + rename", 4.0),
+        row(median(rsync), "`rsync -a` of a tree of 7,000 files", 0.02),
+    ];
+    if !unison.is_empty() {
+        rows.push(row(median(unison), "`unison -batch` of the same", 1.0));
+    }
+    Ok(rows)
+}
+
+/// The least that must be done: the bytes over a socket, a new file, synced and renamed, and a word back.
+struct Bare {
+    from: UnixStream,
+    source: PathBuf,
+}
+
+impl Bare {
+    fn new(scratch: &Path) -> Result<Self> {
+        let (from, mut to) = UnixStream::pair()?;
+        let (source, place) = (scratch.join("bare-host"), scratch.join("bare-replica"));
+        std::thread::spawn(move || -> std::io::Result<()> {
+            let mut content = vec![0; 1024];
+            loop {
+                to.read_exact(&mut content)?;
+                let beside = place.with_extension("new");
+                let mut file = File::create(&beside)?;
+                file.write_all(&content)?;
+                file.sync_data()?;
+                fs::rename(&beside, &place)?;
+                to.write_all(b".")?;
+            }
+        });
+        Ok(Self { from, source })
+    }
+
+    fn change(&mut self, content: &[u8]) -> Result<f64> {
+        let begun = Instant::now();
+        fs::write(&self.source, content)?;
+        self.from.write_all(content)?;
+        self.from.read_exact(&mut [0])?;
+        Ok(begun.elapsed().as_secs_f64() * 1e3)
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    run(Command::new("cp").arg("-a").arg(from).arg(to), &[0]).map(drop)
+}
+
+/// `rsync` and what makes it durable, in milliseconds.
+fn synced(from: &Path, to: &Path) -> Result<f64> {
+    let mut from = from.as_os_str().to_owned();
+    from.push("/");
+    let begun = Instant::now();
+    run(Command::new("rsync").args(["-a", "--delete"]).arg(&from).arg(to), &[0])?;
+    run(Command::new("sync").arg("-f").arg(to), &[0])?;
+    Ok(begun.elapsed().as_secs_f64() * 1e3)
+}
+
+fn with_unison(scratch: &Path, host: &Path) -> Result<Option<f64>> {
+    let other = scratch.join("unison");
+    let mut command = Command::new("unison");
+    command.arg(host).arg(&other).args(["-batch", "-auto", "-silent", "-confirmbigdel=false"]);
+    command.env("UNISON", scratch.join("unison-state")).stdout(Stdio::null()).stderr(Stdio::null());
+    let begun = Instant::now();
+    match command.status() {
+        Ok(status) if status.success() => Ok(Some(begun.elapsed().as_secs_f64() * 1e3)),
+        _ => Ok(None),
+    }
+}
+
+/// A thousand small files at once.
+fn thousand(scratch: &Path, link: &mut Link) -> Result<Row> {
+    let (mut ours, mut limit) = (Vec::new(), Vec::new());
+    let other = scratch.join("other");
+    for round in 0..3 {
+        let directory = link.host.join(format!("thousand-{round}"));
+        let begun = wall();
+        fs::create_dir(&directory)?;
+        for number in 0..1000 {
+            fs::write(directory.join(format!("{number}.txt")), format!("{round} {number}\n"))?;
+        }
+        let replica = link.replica.join(format!("thousand-{round}"));
+        let count = || fs::read_dir(&replica).map_or(0, Iterator::count);
+        let mut last = link.wait_for("applied")?;
+        while count() < 1000 {
+            last = link.wait_for("applied")?;
+        }
+        ours.push((last - begun) * 1e3);
+        limit.push(synced(&link.host, &other)?);
+    }
+    Ok(Row {
+        what: "1,000 small files written on the host, until they are durable on the replica"
+            .to_owned(),
+        ours: median(ours),
+        limit: median(limit),
+        unit: "ms",
+        beside: "`rsync -a` and a sync",
+        bound: 0.2,
+    })
+}
+
+/// A large file of which a hundredth changes: what goes over the wire.
+fn large(link: &mut Link) -> Result<Row> {
+    let path = link.host.join("large.bin");
+    let (mut file, mut state) = (File::create(&path)?, 1_u64);
+    let mut block = vec![0_u8; MIB];
+    let mut scramble = |block: &mut [u8]| {
+        for word in block.chunks_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_le_bytes()[..word.len()]);
+        }
+    };
+    for _ in 0..LARGE {
+        scramble(&mut block);
+        file.write_all(&block)?;
+    }
+    file.sync_all()?;
+    drop(file);
+    let whole = (LARGE * MIB) as u64;
+    let there = link.replica.join("large.bin");
+    while fs::metadata(&there).map_or(0, |meta| meta.len()) < whole {
+        link.wait_for("applied")?;
+    }
+    let before = link.sent()?;
+    let mut file = File::options().write(true).open(&path)?;
+    // In one place, as an append or a record of a database is.
+    file.seek(SeekFrom::Start(whole / 3))?;
+    let mut changed = vec![0; LARGE * MIB / 100];
+    scramble(&mut changed);
+    file.write_all(&changed)?;
+    file.sync_all()?;
+    drop(file);
+    link.wait_for("applied")?;
+    while fs::read(&there)? != fs::read(&path)? {
+        link.wait_for("applied")?;
+    }
+    let moved = link.sent()? - before;
+    let _ = &link.home;
+    Ok(Row {
+        what: "bytes moved for a 1 GiB file of which 1 % changed".to_owned(),
+        ours: moved as f64 / MIB as f64,
+        limit: LARGE as f64,
+        unit: "MiB",
+        beside: "the file",
+        bound: 0.02,
+    })
+}
+
+/// The first fill of an empty replica.
+fn fill(scratch: &Path) -> Result<Row> {
+    let top = scratch.join("host-large");
+    trees::make(&top, FILL)?;
+    run(&mut Command::new("sync"), &[0])?;
+    let (link, ours) = Link::new(scratch, &top)?;
+    drop(link);
+    let other = scratch.join("tarred");
+    fs::create_dir(&other)?;
+    let begun = Instant::now();
+    let line = "tar -C \"$1\" -cf - . | tar -C \"$2\" -xf - && sync -f \"$2\"";
+    run(Command::new("sh").arg("-c").arg(line).arg("sh").arg(&top).arg(&other), &[0])?;
+    let limit = begun.elapsed().as_secs_f64();
+    Ok(Row {
+        what: "first fill of a replica with 100,000 files, durable".to_owned(),
+        ours,
+        limit,
+        unit: "s",
+        beside: "`tar | tar` and a sync",
+        bound: 1.0,
+    })
+}

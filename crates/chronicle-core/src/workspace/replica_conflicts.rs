@@ -10,6 +10,7 @@ use crate::catalog::{Catalog, Local};
 use crate::codec::{DecodeError, Decoder, Encoder};
 use crate::entry::{Author, Evidence};
 use crate::error::{Error, Result, Stop};
+use crate::failpoint;
 use crate::id::{ObjectId, SnapshotId, Time};
 use crate::path::WorkspacePath;
 use crate::record::Labels;
@@ -155,7 +156,7 @@ impl Workspace {
         if wrote {
             batch.records = self.outcome_records(resolve_labels(id, conflict, how), put.own);
         }
-        self.commit_put(batch, put.staging, "resolve_after_put")?;
+        self.commit_put(batch, put.staging, || failpoint::hit("resolve_after_put"))?;
         Ok(wrote.then_some(id))
     }
 }

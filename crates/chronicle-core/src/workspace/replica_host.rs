@@ -144,7 +144,7 @@ impl Workspace {
         known.answer = Some((name_of(request.writes), answer.clone()));
         batch.local.push((Local::Replica, request.replica.0.to_vec(), Some(known.encode())));
         failpoint::hit("writes_before_commit");
-        self.commit_put(batch, staging, "writes_after_commit")?;
+        self.commit_put(batch, staging, || failpoint::hit("writes_after_commit"))?;
         Ok(answer)
     }
 

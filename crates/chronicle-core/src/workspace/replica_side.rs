@@ -185,7 +185,7 @@ impl Workspace {
 
     fn push(&mut self, mut push: Push<'_>) -> Result<PushReport> {
         let named: BTreeSet<_> = push.items.iter().map(|item| item.path.clone()).collect();
-        if !self.is_of_another_life(push.to)? {
+        if !push.whole && !self.is_of_another_life(push.to)? {
             let again = self.left_alone()?.into_iter();
             push.items.extend(again.filter(|item| !named.contains(&item.path)));
         }
@@ -226,7 +226,7 @@ impl Workspace {
             return Ok(report);
         }
         failpoint::hit("push_before_commit");
-        self.commit_put(batch, staging, "push_after_commit")?;
+        self.commit_put(batch, staging, || failpoint::hit("push_after_commit"))?;
         Ok(report)
     }
 

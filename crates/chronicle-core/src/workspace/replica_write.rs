@@ -14,7 +14,6 @@ use crate::apply::{self, DIRECT, Task, Unrecorded, Work};
 use crate::catalog::{Batch, Durability};
 use crate::entry::{Author, Change, Entry, Evidence};
 use crate::error::{Error, Result};
-use crate::failpoint;
 use crate::id::{ObjectId, Seq};
 use crate::known::{Known, Part};
 use crate::look::Candidate;
@@ -323,10 +322,10 @@ impl Workspace {
         &mut self,
         batch: Batch,
         staging: Option<Unrecorded>,
-        after: &'static str,
+        committed: impl FnOnce(),
     ) -> Result<()> {
         self.commit_batch(batch, Durability::PowerCut)?;
-        failpoint::hit(after);
+        committed();
         staging.map_or(Ok(()), |staging| apply::remove_direct(&self.roots, &staging))
     }
 

@@ -310,7 +310,8 @@ impl HostWork {
                 WritesTaken::Answered { batch: taken.batch, verdicts }
             }
             Err(error) => match self.last_batch(replica) {
-                Some(last) if last > taken.batch => {
+                // Also the number of another batch that was answered: this one was resumed from a copy of before.
+                Some(last) if last >= taken.batch => {
                     WritesTaken::Renumber { batch: taken.batch, last }
                 }
                 _ => WritesTaken::Failed(error.to_string()),

@@ -27,6 +27,11 @@ use crate::commands::Invocation;
 use crate::error::{CommandError, Outcome};
 use crate::ui::{Ui, say};
 
+#[cfg(any(test, not(all(target_os = "linux", target_env = "gnu"))))]
+fn main() -> std::process::ExitCode {
+    whole().into()
+}
+
 /// The whole program; gives its exit status.
 fn whole() -> u8 {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();

@@ -4,14 +4,9 @@
 //! sets up a second stack for telling that the first overflowed: a fiftieth of what a hook takes. Where
 //! the C library hands the arguments over by itself, the program starts without it, and does the two
 //! things that it does need.
-
-#[cfg(not(all(target_os = "linux", target_env = "gnu", not(test))))]
-fn main() -> std::process::ExitCode {
-    crate::whole().into()
-}
+#![cfg(all(target_os = "linux", target_env = "gnu", not(test)))]
 
 /// Called by the C library.
-#[cfg(all(target_os = "linux", target_env = "gnu", not(test)))]
 // The name is what the C library looks for, and nothing else in the program has it.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
@@ -23,7 +18,6 @@ extern "C" fn main(_count: std::ffi::c_int, _words: *const *const std::ffi::c_ch
 
 /// Opens what is closed of the three streams, so that no file of ours gets their numbers and what is
 /// said to people.
-#[cfg(all(target_os = "linux", target_env = "gnu", not(test)))]
 fn occupy_standard_streams() {
     use rustix::fs::{Mode, OFlags, open};
     use rustix::io::{Errno, fcntl_getfd};
@@ -39,7 +33,6 @@ fn occupy_standard_streams() {
 }
 
 /// Writing to a pipe that nobody reads is an error like any other, not the end.
-#[cfg(all(target_os = "linux", target_env = "gnu", not(test)))]
 // No handler is installed and nothing else runs yet.
 #[allow(unsafe_code)]
 fn ignore_broken_pipes() {

@@ -480,6 +480,7 @@ pub(crate) fn status() -> Value {
         ("witnesses", list(witness())),
         ("mirror", or_null(mirror())),
         ("isolated", list(isolated())),
+        ("mount_problem", or_null(text())),
         ("own_sessions", list(text())),
         ("left_off?", left_off()),
     ])

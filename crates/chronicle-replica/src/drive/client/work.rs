@@ -33,6 +33,8 @@ pub struct SandboxWork {
     /// Conflicts that do not merge by themselves.
     hopeless: HashSet<SnapshotId>,
     place: Option<Place>,
+    /// Where the own log ended at the last look.
+    head: Seq,
 }
 
 impl SandboxWork {
@@ -54,6 +56,7 @@ impl SandboxWork {
             folds: false,
             hopeless: HashSet::new(),
             place,
+            head: Seq(0),
         };
         let rules = work.read_rules()?;
         work.set_rules(rules);
@@ -90,9 +93,12 @@ impl SandboxWork {
         self.place
     }
 
-    /// Brings what changed on the disk into the log; says whether anything did.
+    /// Brings what changed on the disk into the log; says whether the log has grown since the last look, also by what
+    /// others recorded: a rewind, a hook, a conflict that somebody decided.
     pub(super) fn look(&mut self) -> Result<bool> {
-        Ok(self.workspace.settle()?.changes > 0)
+        self.workspace.settle()?;
+        let head = self.workspace.replica_place()?.head.seq;
+        Ok(std::mem::replace(&mut self.head, head) != head)
     }
 
     fn read_rules(&self) -> Result<(Vec<u8>, Vec<u8>)> {

@@ -81,6 +81,26 @@ fn a_conflict_is_kept_and_can_be_decided() {
     assert_eq!(listed["conflicts"].as_array().map(Vec::len), Some(0), "{listed}");
 }
 
+/// What another command of Chronicle wrote was in the log before the replica looked: it found no change, and sent
+/// nothing until the next one.
+#[test]
+fn what_other_commands_record_is_sent_at_once() {
+    let host = Host::new(&[("a.txt", "one\n")]);
+    let _serving = host.serve();
+    let replica = Replica::of(&host);
+    let _client = replica.connect();
+    let roots = [host.cli.root(), replica.root()];
+    wait_until_equal(&[&roots[0], &roots[1]]);
+    replica.cli.write("a.txt", "two\n");
+    wait_until("the write arrives", || host.cli.read("a.txt").as_deref() == Some("two\n"));
+    let newest = replica.cli.call(["--json", "log", "--path", "a.txt"]).ok().json_lines();
+    let id = newest[0]["id"].as_str().expect("an id").to_owned();
+    replica.cli.call(["rollback", &id, "--yes"]).ok();
+    wait_until("what was taken back arrives", || {
+        host.cli.read("a.txt").as_deref() == Some("one\n")
+    });
+}
+
 #[test]
 fn what_merges_by_lines_is_merged_by_itself() {
     let host = Host::new(&[("a.txt", "one\ntwo\nthree\nfour\nfive\n")]);

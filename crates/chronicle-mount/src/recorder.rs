@@ -14,7 +14,6 @@ use chronicle_core::{
     Deed, Error, Home, KnownNames, MountLog, Process, SavedAs, Workspace, WorkspacePath,
 };
 use fuser::Errno;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::identity;
 use crate::versions::{Caller, Operation, Versions};
@@ -165,10 +164,7 @@ impl Recorder {
     /// Starts the thread that folds; it ends when the bell is rung.
     pub fn keep_folding(self: &Arc<Self>) -> JoinHandle<()> {
         let recorder = Arc::clone(self);
-        std::thread::spawn(move || {
-            keep_to_one_core();
-            recorder.fold_until_stopped();
-        })
+        std::thread::spawn(move || recorder.fold_until_stopped())
     }
 
     fn fold_until_stopped(&self) {
@@ -374,17 +370,5 @@ fn errno(error: &Error) -> Errno {
         },
         Error::Busy(_) => Errno::EBUSY,
         _ => Errno::EIO,
-    }
-}
-
-/// Keeps this thread, and those that it starts, to one core: whoever works in the mount has the others, also
-/// while a large file that he has just closed is read and compressed.
-fn keep_to_one_core() {
-    let Ok(all) = sched_getaffinity(None) else { return };
-    let mut one = CpuSet::new();
-    if let Some(last) = (0..CpuSet::MAX_CPU).rev().find(|core| all.is_set(*core)) {
-        one.set(last);
-        // Where that is not allowed it only takes longer for others.
-        let _ = sched_setaffinity(None, &one);
     }
 }

@@ -1,0 +1,194 @@
+//! The protocol and the gate, as people meet them.
+
+use std::fs;
+use std::time::Duration;
+
+use chronicle_checkpoint::{CreateRequest, Error, RestoreRequest, Which};
+use chronicle_core::ContentStorage;
+use rusqlite::Connection;
+
+use crate::scene::{DECLARED, Scene, git};
+
+#[test]
+fn code_and_data_come_back_together_and_the_restore_can_be_taken_back() {
+    let scene = Scene::new(DECLARED);
+    let new = scene.state();
+    let made = scene.create().unwrap();
+    let schema = made.lock.part("app.db").unwrap().schema.clone();
+    assert_eq!(schema.as_deref(), Some("alembic one"));
+    scene.wreck();
+    let old = scene.state();
+    let restored = scene.restore(&made.record.id.hex()).unwrap();
+    assert_eq!(scene.state(), new);
+    assert!(restored.asides.is_empty(), "{:?}", restored.asides);
+    scene.restore(&restored.present.id.hex()).unwrap();
+    assert_eq!(scene.state(), old);
+}
+
+#[test]
+fn what_is_gone_altogether_comes_back() {
+    let scene = Scene::new(DECLARED);
+    let new = scene.state();
+    scene.create().unwrap();
+    let root = scene.root();
+    fs::remove_dir_all(root.join("uploads")).unwrap();
+    fs::write(root.join("app.db"), "no database at all").unwrap();
+    scene.restore("latest").unwrap();
+    assert_eq!(scene.state(), new);
+}
+
+#[test]
+fn commits_that_git_removed_come_back_from_the_bundle() {
+    let scene = Scene::new(DECLARED);
+    let new = scene.state();
+    scene.create().unwrap();
+    let root = scene.root();
+    git(&root, &["checkout", "-q", "--orphan", "other"]);
+    git(&root, &["commit", "-q", "-m", "nothing before"]);
+    git(&root, &["branch", "-q", "-D", "main"]);
+    git(&root, &["reflog", "expire", "--expire=now", "--all"]);
+    git(&root, &["gc", "-q", "--prune=now"]);
+    scene.restore("latest").unwrap();
+    assert_eq!(scene.state(), new);
+}
+
+#[test]
+fn two_at_once_are_refused() {
+    let scene = Scene::new(DECLARED);
+    let workspace = scene.open();
+    let guard = workspace.checkpoint_guard().unwrap();
+    assert!(guard.is_some());
+    assert!(matches!(scene.create(), Err(Error::Busy)));
+}
+
+#[test]
+fn a_freeze_that_fails_or_takes_too_long_thaws_and_leaves_no_checkpoint() {
+    let slow = "
+[[checkpoint.command]]
+freeze = ['touch', 'frozen.mark']
+thaw = ['rm', 'frozen.mark']
+[[checkpoint.command]]
+freeze = ['sleep', '20']
+";
+    let scene = Scene::new(&[DECLARED, slow].concat());
+    let request =
+        CreateRequest { limit: Some(Duration::from_millis(300)), ..CreateRequest::default() };
+    let begun = std::time::Instant::now();
+    chronicle_checkpoint::create(&mut scene.open(), &request).unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(!scene.root().join("frozen.mark").exists());
+    assert!(scene.open().checkpoints().unwrap().is_empty());
+}
+
+#[test]
+fn a_writer_who_does_not_stop_is_waited_for_and_no_longer_than_the_limit() {
+    let scene = Scene::new(DECLARED);
+    let writer = Connection::open(scene.root().join("app.db")).unwrap();
+    writer.execute_batch("BEGIN IMMEDIATE; INSERT INTO rows VALUES (4);").unwrap();
+    let request =
+        CreateRequest { limit: Some(Duration::from_millis(400)), ..CreateRequest::default() };
+    chronicle_checkpoint::create(&mut scene.open(), &request).unwrap_err();
+    assert!(scene.open().checkpoints().unwrap().is_empty());
+    writer.execute_batch("COMMIT").unwrap();
+    scene.create().unwrap();
+    scene.wreck();
+    drop(writer);
+    scene.restore("latest").unwrap();
+    assert!(scene.rows().contains("1,2,3,4"), "{}", scene.rows());
+}
+
+#[test]
+fn a_database_that_somebody_has_open_is_not_replaced_under_him() {
+    let scene = Scene::new(DECLARED);
+    scene.create().unwrap();
+    scene.wreck();
+    let old = scene.state();
+    let script = "import sqlite3,sys; c=sqlite3.connect(sys.argv[1]); c.execute('select * from rows'); \
+                  print('open', flush=True); sys.stdin.read()";
+    let mut user = std::process::Command::new("python3")
+        .args(["-c", script])
+        .arg(scene.root().join("app.db"))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 5];
+    std::io::Read::read_exact(user.stdout.as_mut().unwrap(), &mut said).unwrap();
+    assert_eq!(scene.restore("latest").unwrap_err().code(), "in_use");
+    drop(user.stdin.take());
+    user.wait().unwrap();
+    assert_eq!(scene.state(), old);
+}
+
+#[test]
+fn half_a_checkpoint_is_refused_unless_forced_with_words() {
+    let scene = Scene::new(DECLARED);
+    let made = scene.create().unwrap();
+    scene.wreck();
+    let old = scene.state();
+    let mut workspace = scene.open();
+    let mut request = RestoreRequest { which: Which::Only(vec!["app.db".into()]), anyway: None };
+    let refused =
+        chronicle_checkpoint::restore(&mut workspace, &made.record, &request).unwrap_err();
+    assert_eq!(refused.code(), "partial");
+    let answers = chronicle_checkpoint::answers(&mut workspace, &made.record, &request).unwrap();
+    let codes: Vec<_> = answers.iter().flat_map(|it| &it.no).map(|it| it.code).collect();
+    assert_eq!(codes, ["code_newer", "code_newer", "data_stays"]);
+    assert_eq!(scene.state(), old);
+    request.anyway = Some("the code is meant to stay".into());
+    chronicle_checkpoint::restore(&mut workspace, &made.record, &request).unwrap();
+    assert!(scene.rows().contains("1,2,3"));
+    assert_eq!(fs::read_to_string(scene.root().join("code.py")).unwrap(), "two\n");
+}
+
+#[test]
+fn damage_is_refused_before_the_first_change() {
+    let scene = Scene::new(DECLARED);
+    let made = scene.create().unwrap();
+    scene.wreck();
+    let old = scene.state();
+    let workspace = scene.open();
+    let id = made.lock.part("app.db").unwrap().captured.digest;
+    workspace.content_store().unwrap().delete(&id).unwrap();
+    let refused = scene.restore(&made.record.id.hex()).unwrap_err();
+    assert!(matches!(refused, Error::Gate(_)), "{refused}");
+    assert_eq!(refused.code(), "missing_content");
+    assert_eq!(scene.state(), old);
+}
+
+#[test]
+fn a_second_checkpoint_takes_in_only_what_changed_and_garbage_collection_keeps_both() {
+    let scene = Scene::new(DECLARED);
+    let mut large = vec![0; 6 << 20];
+    for (at, byte) in large.iter_mut().enumerate() {
+        *byte = u8::try_from(((at * 2_654_435_761_usize) >> 13) & 0xff).unwrap();
+    }
+    for number in 0..8 {
+        large[number] ^= 0xff;
+        fs::write(scene.root().join(format!("uploads/large{number}")), &large).unwrap();
+    }
+    scene.create().unwrap();
+    let stored = || scene.open().content_store().unwrap().stored_bytes().unwrap();
+    let before = stored();
+    fs::write(scene.root().join("uploads/small"), "small").unwrap();
+    scene.create().unwrap();
+    assert!(stored() - before < 100_000, "{} bytes more", stored() - before);
+    scene.home().collect_garbage(&|_, _| ()).unwrap();
+    let workspace = scene.open();
+    for record in workspace.checkpoints().unwrap() {
+        assert!(chronicle_checkpoint::verify(&workspace, &record).unwrap().problems.is_empty());
+    }
+}
+
+#[test]
+fn what_a_workspace_declares_is_not_run_before_a_person_accepts_it() {
+    let scene = Scene::new(DECLARED);
+    let evil = "[[checkpoint.command]]\nfreeze = ['touch', 'evil.mark']\n";
+    fs::write(scene.root().join("chronicle.toml"), [DECLARED, evil].concat()).unwrap();
+    let refused = scene.create().unwrap_err();
+    assert!(refused.to_string().contains("config accept"), "{refused}");
+    let outside = DECLARED.replace("\"uploads\"", "\"/etc\"");
+    fs::write(scene.root().join("chronicle.toml"), outside).unwrap();
+    assert!(scene.create().unwrap_err().to_string().contains("config accept"));
+    assert!(!scene.root().join("evil.mark").exists());
+}

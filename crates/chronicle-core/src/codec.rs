@@ -14,7 +14,7 @@ use crate::head::PublicKey;
 use crate::id::{Epoch, LinkGroup, ObjectId, Seq, SnapshotId, Time, TransactionId, WorkspaceId};
 use crate::id::{LinkHash, fill_random};
 use crate::path::WorkspacePath;
-use crate::record::{ChangeRef, Kind, Labels, Pruned, Record, Sealed};
+use crate::record::{ChangeRef, Checkpointed, Kind, Labels, Pruned, Record, Sealed};
 
 /// The version of the record format that this code writes.
 pub const FORMAT_VERSION: u8 = 1;
@@ -430,6 +430,9 @@ fn encode_labels(out: &mut Encoder, labels: &Labels) {
     if !labels.pruned.is_empty() {
         fields.push((23, encode_pruned(&labels.pruned)));
     }
+    if let Some(held) = &labels.checkpoint {
+        fields.push((28, [held.lock.0, held.contents.0].concat()));
+    }
     if let Some(operator) = &labels.operator {
         fields.push((26, operator.0.to_vec()));
     }
@@ -565,6 +568,7 @@ fn decode_label(labels: &mut Labels, tag: u8, bytes: &[u8]) -> Result<()> {
         25 => labels.forgotten = decode_refs(bytes)?,
         26 => labels.operator = Some(PublicKey(key()?)),
         27 => labels.grant = text()?,
+        28 => labels.checkpoint = Some(Checkpointed::read(bytes)?),
         _ => return Err(DecodeError::Malformed("a label is not known here")),
     }
     Ok(())
@@ -726,6 +730,7 @@ pub(crate) mod tests {
                 forgotten: vec![ChangeRef { seq: Seq(7), index: 3 }],
                 operator: Some(PublicKey([5; 32])),
                 grant: Some("g".into()),
+                checkpoint: Checkpointed::read(&[6; 64]).ok(),
                 ..Labels::default()
             },
             changes: vec![

@@ -28,6 +28,14 @@ pub enum Error {
     /// A target does not name any moment.
     #[error("No moment is called {0:?}")]
     UnknownTarget(String),
+    /// A path whose content nobody can show: there was no file, or it was not taken in.
+    #[error("There is no content of {path}: {why}")]
+    NoContent {
+        /// The path.
+        path: WorkspacePath,
+        /// The reason.
+        why: String,
+    },
     /// What a target names was pruned.
     #[error("{what} was pruned")]
     Pruned {
@@ -361,6 +369,7 @@ impl Error {
             Self::CannotAdopt { .. } => "cannot_adopt",
             Self::RootReplaced(_) => "root_replaced",
             Self::UnknownTarget(_) => "unknown_target",
+            Self::NoContent { .. } => "no_content",
             Self::Pruned { .. } => "pruned",
             Self::Ambiguous { .. } => "ambiguous",
             Self::OutsideRoots(_) => "outside_roots",

@@ -67,12 +67,34 @@ pub const ALL: &[&str] = &[
     "writes_after_commit",
     "answer_after_commit",
     "resolve_after_put",
+    "checkpoint_after_prepare",
+    "checkpoint_in_freeze",
+    "checkpoint_after_boundary",
+    "checkpoint_after_thaw",
+    "checkpoint_after_part",
+    "checkpoint_before_seal",
+    "checkpoint_before_commit",
+    "checkpoint_after_commit",
+    "checkpoint_after_drop",
+    "restore_after_gate",
+    "restore_after_halt",
+    "restore_after_present",
+    "restore_after_part_beside",
+    "restore_before_commit",
+    "restore_after_commit",
+    "restore_in_exchange",
+    "restore_after_part_swapped",
+    "restore_after_rewind",
+    "restore_after_check",
+    "restore_after_record",
+    "restore_after_part_cleared",
+    "restore_after_end",
 ];
 
 /// Passes a point; kills the process if `CHRONICLE_FAILPOINT` names it (`name`, or `name:N` for
 /// the N-th time), or only stops it (`stop:name`, `stop:name:N`), so that a test can let it go on.
 #[cfg(feature = "failpoints")]
-pub(crate) fn hit(name: &'static str) {
+pub fn hit(name: &'static str) {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -92,7 +114,7 @@ pub(crate) fn hit(name: &'static str) {
 /// Passes a point.
 #[cfg(not(feature = "failpoints"))]
 #[inline(always)]
-pub(crate) fn hit(_name: &'static str) {}
+pub fn hit(_name: &'static str) {}
 
 /// What `CHRONICLE_FAILPOINT` asks for.
 #[cfg(any(test, feature = "failpoints"))]

@@ -17,7 +17,7 @@ const SETTINGS: [&str; 8] = [
 ];
 
 /// Git on a repository, which lies at this very path and not above it.
-pub(crate) fn command(repository: &Path) -> Command {
+pub fn command(repository: &Path) -> Command {
     let mut command = Command::new("git");
     command.env_clear();
     command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));

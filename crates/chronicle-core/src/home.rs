@@ -185,6 +185,13 @@ impl Home {
         Ok(all)
     }
 
+    /// All workspaces, with the directories that they are, by directory.
+    pub fn workspaces(&self) -> Result<Vec<(WorkspaceId, PathBuf)>> {
+        let mut all: Vec<_> = self.all()?.into_iter().map(|it| (it.id, it.root)).collect();
+        all.sort_by(|a, b| a.1.cmp(&b.1));
+        Ok(all)
+    }
+
     /// Makes the home if it is not there.
     pub fn make(&self) -> Result<()> {
         private_directory(&self.path)

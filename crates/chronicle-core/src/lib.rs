@@ -54,7 +54,7 @@ mod codec;
 mod entry;
 mod error;
 mod export;
-mod failpoint;
+pub mod failpoint;
 mod filter;
 mod fs;
 #[cfg(test)]
@@ -85,6 +85,8 @@ mod room;
 mod secret;
 mod settings;
 mod share;
+mod shell;
+pub mod shown;
 mod skim;
 mod store;
 mod sweep;
@@ -94,13 +96,15 @@ mod watch;
 mod witness;
 mod workspace;
 
-pub use catalog::{Log, MemoryLog};
+pub use base64::{decode as from_base64, encode as to_base64};
+pub use catalog::{Log, MemoryLog, link_after, open_next, seal_all, sqlite_log};
 pub use clock::{Clock, SystemClock};
 pub use codec::{DecodeError, Decoder, Encoder, FORMAT_VERSION};
 pub use entry::{Author, Change, Entry, Evidence};
 pub use error::{Error, Finding, Result, Stop};
 pub use failpoint::ALL as FAILPOINTS;
 pub use filter::Pattern as IgnorePattern;
+pub use git::command as git_command;
 pub use grant::{Act, Grant, OperatorKey, SignedGrant};
 pub use head::{Anchor, PublicKey, SignedHead, TreeHead};
 pub use home::Home;
@@ -113,15 +117,24 @@ pub use key::KeySource;
 pub use path::{InvalidPath, WorkspacePath, escape};
 pub use plan::OnConflict;
 pub use process::Process;
-pub use record::{Head, Kind, Labels, Record, Sealed};
+pub use record::{Checkpointed, Head, Kind, Labels, Record, Sealed};
 pub use retention::Policy;
-pub use settings::{ReplicationSettings, SecretSettings, Settings};
+pub use room::usual_floor;
+pub use settings::{
+    CheckpointCommand, CheckpointPart, CheckpointSettings, CheckpointWhen, EffectSettings,
+    ReplicationSettings, SecretSettings, Settings,
+};
 pub use store::{
     CODEC_SEALED, Cached, ChunkManifest, ContentStorage, Encrypting, Intake, LARGE_OBJECT,
     LocalStore, MemoryStore, Piece, PooledCache, Retries, Retrying, Row, SealedStorage,
     TieredStore, Verified, cut_into_pieces, pack_object, pack_version, unpack_object,
+    unpacked_length,
 };
 pub use text::patch as text_patch;
+pub use view::{
+    BlameRun, BlameView, CheckpointNote, EffectView, FileDiff, HunkView, TimelineEntry,
+    TimelinePage, TreeEntry, TreeView,
+};
 pub use view::{
     ConflictView, Diff, DiffChange, DoctorFinding, DoctorReport, EntryView, ExportReport,
     FileChange, ForgetReport, ForgottenView, GcReport, GrepMatch, HeadView, IsolatedView,
@@ -129,16 +142,22 @@ pub use view::{
     RejectedView, ReplicaView, RewindReport, SCHEMA, SnapshotMetadata, Status, Transaction,
     TurnView, VerifyReport, WitnessView,
 };
-pub use watch::{WATCHER, WatchEnd, WatchOptions};
+pub use watch::{DirectoryHandle, WATCHER, WatchEnd, WatchOptions};
 pub use witness::{Place, Witness};
 pub use workspace::{
-    Alone, Arrival, Call, CallEnd, CommitRequest, Deed, DiffRequest, ExportRequest, FilteredChoice,
-    FoldReport, Forgettable, GitChoice, HistorySize, InitOptions, InitReport, IsolatedCounts,
-    IsolatedRun, KnownNames, LogQuery, Mirrored, MountLog, MountPlace, News, Position, Progress,
-    Prompt, Pushing, RewindKind, RewindRequest, RunTicket, SavedAs, SettleReport, SnapshotRequest,
-    Touch, Touches, TurnRequest, VerifyRequest, WitnessPatience, Workspace,
+    Alone, Arrival, Call, CallEnd, CallStart, CheckpointGuard, CheckpointRecord, CheckpointWanted,
+    CommitRequest, Deed, DiffRequest, ExportRequest, FilteredChoice, FoldReport, Forgettable,
+    GitChoice, HistorySize, InitOptions, InitReport, IsolatedCounts, IsolatedRun, KnownNames,
+    LogQuery, Mirrored, MountLog, MountPlace, NewCheckpoint, News, Position, Progress, Prompt,
+    Pushing, RewindKind, RewindRequest, RunTicket, SavedAs, SettleReport, SnapshotRequest,
+    TimelineQuery, Touch, Touches, TurnRequest, VerifyRequest, WitnessPatience, Workspace,
+    encode_contents,
 };
 pub use workspace::{
     Answer, Answered, Conflict, HashedTree, HostPlace, JournalBatch, PushChanges, PushLimits,
     PushReport, ReplicaNews, ReplicaRow, ReplicaState, Resolution, WriteBack,
+};
+pub use workspace::{
+    ChangesOf, FileSpan, FileVersion, LineStat, Outline, SnapshotBrief, Stretch, StretchView,
+    exact_path, view_of,
 };

@@ -11,7 +11,7 @@ use crate::id::ObjectId;
 use crate::secret::Secrets;
 use crate::store::{
     Bases, ContentStorage, LocalStore, Piece, Row, compressed, depth_of, open_chain, pack_object,
-    pack_secret, smaller,
+    pack_secret, smaller, unpacked_length,
 };
 
 /// The content of one workspace, readable from several threads.
@@ -168,6 +168,11 @@ impl ContentStorage for Objects {
 
     fn pieces(&self, id: &ObjectId) -> Result<Option<Vec<Piece>>> {
         self.local.pieces(id)
+    }
+
+    fn stored(&self, id: &ObjectId) -> Result<Option<Vec<u8>>> {
+        let stored = self.local.stored_alone(id)?;
+        Ok(stored.filter(|stored| unpacked_length(stored).is_some()))
     }
 
     fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {

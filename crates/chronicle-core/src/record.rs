@@ -1,8 +1,11 @@
 //! The records of the log: what they say, before and after they are bytes.
 
+use crate::codec::DecodeError;
 use crate::entry::Change;
 use crate::head::PublicKey;
-use crate::id::{Epoch, LeafHash, LinkHash, Seq, SnapshotId, Time, TransactionId, WorkspaceId};
+use crate::id::{
+    Epoch, LeafHash, LinkHash, ObjectId, Seq, SnapshotId, Time, TransactionId, WorkspaceId,
+};
 
 /// What a record says happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -116,6 +119,27 @@ pub struct Labels {
     pub operator: Option<PublicKey>,
     /// The operator's grant for what this record does.
     pub grant: Option<String>,
+    /// What a checkpoint holds.
+    pub checkpoint: Option<Checkpointed>,
+}
+
+/// What a checkpoint holds, by the names of contents in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checkpointed {
+    /// Its lock file.
+    pub lock: ObjectId,
+    /// The list of all contents that it needs.
+    pub contents: ObjectId,
+}
+
+impl Checkpointed {
+    /// Reads the two names, one behind the other.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let malformed = || DecodeError::Malformed("what a checkpoint holds has the wrong length");
+        let (lock, contents) = bytes.split_at_checked(32).ok_or_else(malformed)?;
+        let id = |bytes| ObjectId::from_slice(bytes).ok_or_else(malformed);
+        Ok(Self { lock: id(lock)?, contents: id(contents)? })
+    }
 }
 
 /// Neighbouring records that a prune dropped or made one.

@@ -29,6 +29,11 @@ const FLOOR_MOST: u64 = 1 << 30;
 /// Of a budget, what stays for the records of what is taken in: a fiftieth, but no more than this.
 const RECORDS_MOST: u64 = 1 << 20;
 
+/// How many bytes of a file system of this size stay free, unless people say otherwise.
+pub fn usual_floor(total: u64) -> u64 {
+    (total / FLOOR_PART).min(FLOOR_MOST)
+}
+
 /// What people set, or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Limits {
@@ -52,7 +57,7 @@ impl Room {
         let stat = rustix::fs::statvfs(home).at("examine", home)?;
         let (free, total) = (stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize);
         let budget = limits.budget.unwrap_or(total / BUDGET_PART);
-        let floor = limits.floor.unwrap_or((total / FLOOR_PART).min(FLOOR_MOST));
+        let floor = limits.floor.unwrap_or_else(|| usual_floor(total));
         let used = used(home, budget)?;
         let records = (budget / 50).min(RECORDS_MOST);
         let of_budget = budget.saturating_sub(used).saturating_sub(records);

@@ -3,9 +3,15 @@
 //! Anything in a workspace may have been written by an agent. What keeps more or takes less room
 //! away from others holds at once; what keeps less waits until a person accepts it.
 
+mod checkpoint;
+mod effects;
+
 use std::path::Path;
 
 use serde::Deserialize;
+
+pub use checkpoint::{CheckpointCommand, CheckpointPart, CheckpointSettings};
+pub use effects::{CheckpointWhen, EffectSettings};
 
 use crate::error::{Error, Result};
 use crate::retention::Policy;
@@ -30,6 +36,10 @@ pub struct Settings {
     pub secrets: SecretSettings,
     /// What does not travel between a host and its replicas.
     pub replication: ReplicationSettings,
+    /// What checkpoints are made of.
+    pub checkpoint: CheckpointSettings,
+    /// What cannot be taken back.
+    pub effects: EffectSettings,
 }
 
 /// What does not travel; lists of patterns as in `.gitignore`, the last one that fits decides.
@@ -65,6 +75,8 @@ struct Written {
     retention: Retention,
     secrets: SecretSettings,
     replication: ReplicationSettings,
+    checkpoint: CheckpointSettings,
+    effects: EffectSettings,
 }
 
 /// The table `[retention]`.
@@ -115,6 +127,8 @@ impl Settings {
             None => written.max_age_days.or(defaults.max_age_days),
         };
         written.secrets.check().map_err(bad)?;
+        written.effects.check().map_err(bad)?;
+        written.checkpoint.when.check().map_err(bad)?;
         let size = |size: Option<Size>| size.map(|size| size.bytes()).transpose().map_err(bad);
         Ok(Self {
             retention: Policy {
@@ -130,6 +144,8 @@ impl Settings {
             floor: size(written.floor)?,
             secrets: written.secrets,
             replication: written.replication,
+            checkpoint: written.checkpoint,
+            effects: written.effects,
         })
     }
 
@@ -167,6 +183,10 @@ impl Settings {
             words.push(format!("floor: {} bytes", self.floor.unwrap_or_default()));
         }
         words.extend(self.secrets.weaker_than(&other.secrets));
+        words.extend(self.checkpoint.more_than(&other.checkpoint));
+        words.extend(self.effects.weaker_than(&other.effects));
+        let declared = [self, other].map(|settings| !settings.checkpoint.part.is_empty());
+        words.extend(self.checkpoint.when.weaker_than(&other.checkpoint.when, declared));
         words
     }
 }
@@ -269,6 +289,11 @@ mod tests {
             "[retention]\nturn = 1",
             "x",
             "[secrets]\nkeep = []",
+            "[effects]\ncommand = []",
+            "[effects]\ncommands = ['']",
+            "[effects]\ntools = ['*']",
+            "[checkpoint.when]\nevery_turns = 0",
+            "[checkpoint.when]\nlimit_seconds = 60",
         ];
         for text in texts {
             let error = parse(text).unwrap_err();
@@ -291,6 +316,16 @@ mod tests {
         check("[secrets]\nencrypt = ['*.secret']", false);
         check("[secrets]\nnever = ['vault/**']", true);
         check("[secrets]\nplain = ['*.pem']", true);
+        check("[effects]\ncommands = ['deploy']\nbuiltin = true", false);
+        check("[effects]\nbuiltin = false", true);
+        check("[effects]\nexcept = ['git push staging']", true);
+        check("[checkpoint.when]\nevery_turns = 5\ncommands = ['x']", false);
+        check("[checkpoint.when]\nmigrations = false", false);
+        check("[checkpoint.when]\nexcept = ['alembic upgrade']", true);
+        let more = parse("[effects]\ncommands = ['a']\n[[checkpoint.part]]\ngit = '.'").unwrap();
+        let turns = parse("[checkpoint.when]\nevery_turns = 5").unwrap();
+        assert_eq!(all.shorter_than(&more).len(), 2, "{:?}", all.shorter_than(&more));
+        assert!(!all.shorter_than(&turns).is_empty());
         let sealed = parse("[secrets]\nencrypt = ['*.secret']").unwrap();
         assert!(!all.shorter_than(&sealed).is_empty());
     }

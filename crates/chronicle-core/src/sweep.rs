@@ -15,7 +15,7 @@ use crate::record::{Kind, Record, Sealed};
 use crate::secret::Secrets;
 use crate::store::{ContentStorage, LocalStore, Needed, Row, pack_object};
 use crate::view::{GcReport, SCHEMA};
-use crate::workspace::{Mirrored, conflict_objects, pending_objects};
+use crate::workspace::{Mirrored, conflict_objects, contents_of, pending_objects};
 
 impl Home {
     /// Takes away all content that no record and no known state of any workspace names.
@@ -206,6 +206,8 @@ impl Everything {
             *seq = add_records(catalog, *seq, &mut self.objects)?;
             self.objects.extend(pending_objects(catalog)?);
             self.objects.extend(conflict_objects(catalog)?);
+            // A list that cannot be read stops everything: nobody knows what is needed then.
+            self.objects.extend(contents_of(catalog, &self.store)?);
             add_below(catalog, &mut self.objects)?;
         }
         Ok(())
@@ -231,6 +233,8 @@ impl Everything {
         let (mut stays, mut going, mut freed) = (HashSet::new(), HashSet::new(), 0);
         for (catalog, _) in &self.catalogs {
             add_known(catalog, &mut stays)?;
+            // No record that travels names them.
+            stays.extend(contents_of(catalog, &self.store)?);
             // What later versions stand on is read with every one of them.
             stays.extend(catalog.standing_on()?.into_iter().map(|(_, base)| base));
         }

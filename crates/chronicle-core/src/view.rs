@@ -1,14 +1,24 @@
 //! What callers and `--json` see: plain values made from records, documented in `docs/json.md`.
 
+mod effects;
+mod pages;
+
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
+
+pub use effects::EffectView;
+pub use pages::{
+    BlameRun, BlameView, CheckpointNote, FileDiff, HunkView, TimelineEntry, TimelinePage,
+    TreeEntry, TreeView,
+};
 
 /// The version of the JSON shapes; fields are only ever added.
 pub const SCHEMA: u32 = 1;
 
 /// One action: what it was, and what it changed.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct SnapshotMetadata {
     /// The version of this shape.
     pub schema: u32,
@@ -50,10 +60,13 @@ pub struct SnapshotMetadata {
     pub open: bool,
     /// What it changed.
     pub changes: Vec<FileChange>,
+    /// What it called that cannot be taken back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<EffectView>,
 }
 
 /// One changed path.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct FileChange {
     /// Where; bytes that are not UTF-8 are escaped.
     pub path: String,
@@ -90,7 +103,7 @@ pub struct FileChange {
 }
 
 /// What stands at a path.
-#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+#[derive(Debug, Clone, Serialize, JsonSchema, PartialEq, Eq)]
 pub struct EntryView {
     /// `file`, `directory`, `symlink`, `special`, `repository`, `absent` or `unknown`.
     pub kind: String,
@@ -115,7 +128,7 @@ pub struct EntryView {
 }
 
 /// The difference between two moments.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Diff {
     /// The version of this shape.
     pub schema: u32,
@@ -139,7 +152,7 @@ pub struct Diff {
 }
 
 /// One path that differs between two moments.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct DiffChange {
     /// Where.
     pub path: String,
@@ -173,7 +186,7 @@ pub struct DiffChange {
 }
 
 /// What a rewind, rollback, undo or redo will do: the preview is this value.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct PlanView {
     /// The version of this shape.
     pub schema: u32,
@@ -195,7 +208,7 @@ pub struct PlanView {
     pub unknown: Vec<KeptView>,
     /// What happens to repositories.
     pub git: Vec<KeptView>,
-    /// What cannot be taken back.
+    /// What was called since then and cannot be taken back: the command or tool, and when.
     pub irreversible: Vec<KeptView>,
     /// Shared changes that stay unless they are taken too.
     pub shared: Vec<KeptView>,
@@ -212,7 +225,7 @@ pub struct PlanView {
 }
 
 /// One path of a plan.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct PlanStep {
     /// Where.
     pub path: String,
@@ -226,7 +239,7 @@ pub struct PlanStep {
 }
 
 /// One path with words about it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct KeptView {
     /// Where.
     pub path: String,
@@ -235,7 +248,7 @@ pub struct KeptView {
 }
 
 /// One conflict.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ConflictView {
     /// Where.
     pub path: String,
@@ -248,7 +261,7 @@ pub struct ConflictView {
 }
 
 /// What a rewind, rollback, undo or redo did.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct RewindReport {
     /// The version of this shape.
     pub schema: u32,
@@ -267,7 +280,7 @@ pub struct RewindReport {
 }
 
 /// One version of one file.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Iteration {
     /// The version of this shape.
     pub schema: u32,
@@ -288,7 +301,7 @@ pub struct Iteration {
 }
 
 /// One line found in history.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct GrepMatch {
     /// The version of this shape.
     pub schema: u32,
@@ -311,7 +324,7 @@ pub struct GrepMatch {
 }
 
 /// One turn.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct TurnView {
     /// Its number in this workspace.
     pub number: u64,
@@ -332,7 +345,7 @@ pub struct TurnView {
 }
 
 /// Several actions as one.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Transaction {
     /// The version of this shape.
     pub schema: u32,
@@ -349,7 +362,7 @@ pub struct Transaction {
 }
 
 /// How a workspace stands.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Status {
     /// The version of this shape.
     pub schema: u32,
@@ -407,10 +420,12 @@ pub struct Status {
     pub isolated: Vec<IsolatedView>,
     /// Why what a mount saw could not be brought into the log the last time; it is kept in the mount's journal.
     pub mount_problem: Option<String>,
+    /// What was called since the last turn ended, or ever, and cannot be taken back.
+    pub effects: Vec<EffectView>,
 }
 
 /// How far a bucket has a history.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct MirrorView {
     /// The place, as a URL.
     pub place: String,
@@ -429,7 +444,7 @@ pub struct MirrorView {
 }
 
 /// What `prune` dropped and merged, or would.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct PruneReport {
     /// The version of this shape.
     pub schema: u32,
@@ -596,7 +611,7 @@ pub struct LostContent {
 }
 
 /// What `verify` found in order.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct VerifyReport {
     /// The version of this shape.
     pub schema: u32,
@@ -663,7 +678,7 @@ pub struct ProofView {
 }
 
 /// How a witness stands.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct WitnessView {
     /// `file` or `git`.
     pub kind: String,
@@ -678,7 +693,7 @@ pub struct WitnessView {
 }
 
 /// A run whose work lies on a layer over the workspace.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct IsolatedView {
     /// The version of this shape.
     pub schema: u32,
@@ -705,7 +720,7 @@ pub struct IsolatedView {
 }
 
 /// A replica of a workspace, as its host knows it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ReplicaView {
     /// The version of this shape.
     pub schema: u32,
@@ -731,7 +746,7 @@ pub struct ReplicaView {
 }
 
 /// A write of a replica that its host did not take.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct RejectedView {
     /// The version of this shape.
     pub schema: u32,

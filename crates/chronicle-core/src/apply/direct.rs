@@ -4,7 +4,7 @@
 //! finished after a crash: whoever asked for it compares and asks again, since all that it replaces is in the
 //! store. One sync makes everything durable that is staged, and one that it is in place.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
 
 use rustix::fs::{Dir, Mode, OFlags};
@@ -14,21 +14,36 @@ use crate::error::{Context, Result};
 use crate::failpoint;
 use crate::fs::Roots;
 use crate::id::{ObjectId, PlanId};
+use crate::known::Signature;
 use crate::path::WorkspacePath;
 use crate::store::ContentStorage;
 
 use super::check;
 use super::directories::{Directories, see};
-use super::fill;
+use super::fill::{self, Source};
 use super::outline;
 use super::stage::{self, LANES, Leftover, Stages, TRASH};
 use super::steps;
+use super::trees;
 use super::{Applied, Work};
 
 /// The plan of everything that is written so: its staging is found without a listing.
 pub(crate) const DIRECT: PlanId = PlanId(*b"chronicle-direct");
 /// Up to so many files are made durable one by one; beyond, their whole volume is.
 const FEW: usize = 4;
+
+/// In up to so many directories names are made durable one by one; beyond, their whole volume is.
+const NAMES: usize = 64;
+
+/// What came of writing some paths.
+pub(crate) struct Written {
+    /// What became of them beyond what was wanted.
+    pub(crate) applied: Applied,
+    /// What must be removed once they are recorded.
+    pub(crate) staging: Unrecorded,
+    /// What new entries of new directories look like: nobody need look again.
+    pub(crate) made: HashMap<WorkspacePath, Signature>,
+}
 
 /// Staging that stays until what was written is recorded, so that whoever finds it can put everything back.
 #[must_use = "it must be removed once what was written is recorded"]
@@ -44,23 +59,31 @@ pub(crate) struct Unrecorded {
 /// changes meanwhile is put back and reported. `is_kept` says whether the store has some content.
 pub fn put(
     roots: &Roots,
-    work: &Work,
+    mut work: Work,
     store: &dyn ContentStorage,
     is_kept: &dyn Fn(&ObjectId) -> Result<bool>,
-) -> Result<(Applied, Unrecorded)> {
+) -> Result<Written> {
     assert_eq!(work.id, DIRECT, "BUG: a plan has a commit point");
+    let trees = trees::split(&mut work);
     let mut directories = Directories::new(roots);
-    let seen = check::check(&mut directories, work)?;
-    let mut script = outline::draw(&mut directories, work, &seen)?;
+    let seen = check::check(&mut directories, &work)?;
+    let mut script = outline::draw(&mut directories, &work, &seen)?;
     clear(&mut directories, &script.holders, is_kept)?;
     let lanes = stage::lanes_for(script.places().count());
     let mut stages = Stages::make(&mut directories, &script.holders, &DIRECT, lanes)?;
     let places = script.places_mut().collect();
     let problems = fill::fill(&stages, &mut directories, places, store, work.touch)?;
     script.problems.extend(problems);
-    let few = script.places().count() <= FEW && script.steps.len() <= 4 * FEW;
+    let source = Source { stages: &stages, store, touch: work.touch };
+    let mut staged = trees::stage(&trees, &stages, &script, &source)?;
+    script.problems.append(&mut staged.problems);
+    let few = trees.is_empty() && script.places().count() <= FEW && script.steps.len() <= 4 * FEW;
     let nonce = crate::id::random_bytes();
-    stages.note_direct(&script, &work.tasks, &nonce).at("write to", "staging")?;
+    let inodes: Vec<_> =
+        script.places().map(|place| place.ino).chain(staged.inodes.iter().copied()).collect();
+    let paths = work.tasks.iter().map(|task| &task.path).chain(trees::paths(&trees));
+    stages.note_direct(&inodes, paths, &nonce).at("write to", "staging")?;
+    let whole = stages.sync_as_a_whole().at("examine", "staging")?;
     if few {
         fill::sync_few(&stages, &script)?;
         // What is one exchange is done or not; everything else could be found half done after a power cut.
@@ -68,19 +91,29 @@ pub fn put(
             stages.sync_note().at("sync", "staging")?;
         }
     } else {
+        if !whole {
+            trees::sync_each(&trees, &stages, &script)?;
+        }
         fill::sync(&stages, &script)?;
     }
     failpoint::hit("direct_after_stage");
     stages.keep();
-    let applied = steps::run(roots, &script, &stages, None)?;
+    let mut applied = steps::run(roots, &script, &stages, None)?;
     failpoint::hit("direct_after_steps");
-    if few || !stages.sync_as_a_whole().at("examine", "staging")? {
-        steps::sync_names(roots, &script)?;
-    } else {
+    // What was staged is durable: what is left are names, and times of directories.
+    if whole && !steps::sync_few_names(roots, &script, NAMES)? {
         fill::sync(&stages, &script)?;
     }
     failpoint::hit("direct_after_sync");
-    Ok((applied, Unrecorded { holders: script.holders, nonce }))
+    let placed: HashMap<_, _> = script.places().map(|place| (&place.path, place.ino)).collect();
+    let mut directories = Directories::new(roots);
+    let mut is_placed = |top: &WorkspacePath| {
+        let seen = directories.see(top).ok().flatten();
+        seen.is_some_and(|seen| placed.get(top) == Some(&seen.ino()))
+    };
+    trees::report_unplaced(&trees, &mut is_placed, &mut staged, &mut applied);
+    let staging = Unrecorded { holders: script.holders, nonce };
+    Ok(Written { applied, staging, made: staged.made })
 }
 
 /// Takes the staging away; all that it holds is in the store or in place.
@@ -113,6 +146,8 @@ pub(crate) fn interrupted(roots: &Roots) -> Result<Option<Interrupted>> {
         other => other.at("open staging in", roots.workspace().path())?,
     };
     if !leftover.is_committed().at("examine", "staging")? {
+        // Nothing was put in place yet. What cannot be removed now is in nobody's way, and the next one tries again.
+        let _ = leftover.remove();
         return Ok(None);
     }
     let (nonce, placed, paths) = leftover.direct_note();

@@ -132,10 +132,10 @@ struct Staged {
 }
 
 /// Where entries come from and go to.
-struct Source<'a> {
-    stages: &'a Stages,
-    store: &'a dyn ContentStorage,
-    touch: bool,
+pub(super) struct Source<'a> {
+    pub(super) stages: &'a Stages,
+    pub(super) store: &'a dyn ContentStorage,
+    pub(super) touch: bool,
 }
 
 impl Source<'_> {
@@ -235,7 +235,13 @@ impl Source<'_> {
         Ok((seen.ino(), problems))
     }
 
-    fn write_content(&self, out: &mut fs::File, file: &File, path: &WorkspacePath) -> Result<()> {
+    /// Writes a file's content into a new file.
+    pub(super) fn write_content(
+        &self,
+        out: &mut fs::File,
+        file: &File,
+        path: &WorkspacePath,
+    ) -> Result<()> {
         let written = if file.size <= WHOLE {
             let bytes = self.store.get(&file.object)?;
             let written =

@@ -19,6 +19,7 @@ mod stage;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod trees;
 mod volumes;
 
 use std::collections::HashMap;
@@ -38,7 +39,7 @@ use script::Script;
 use stage::Stages;
 
 pub(crate) use direct::{
-    DIRECT, Unrecorded, clear_direct, clear_top, interrupted, put, remove as remove_direct,
+    DIRECT, Unrecorded, Written, clear_direct, clear_top, interrupted, put, remove as remove_direct,
 };
 pub use recover::{clean_up, discard_leftovers, recover};
 pub(crate) use stage::is_staging_name;

@@ -4,6 +4,7 @@
 //! every step can be a rename. What is written into them is the business of `fill`.
 
 use std::collections::HashSet;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,10 +16,10 @@ use crate::error::{Context, Result};
 use crate::id::PlanId;
 use crate::path::WorkspacePath;
 
-use super::Task;
 use super::attributes::{Handle, clear_lists, modified_at};
+use super::direct::DIRECT;
 use super::directories::{Directories, see, see_handle};
-use super::script::{Script, Slot};
+use super::script::Slot;
 
 /// How the name of every staging directory begins.
 pub(crate) const STAGING_PREFIX: &str = ".chronicle-staging-";
@@ -203,21 +204,20 @@ impl Stages {
     }
 
     /// Notes which inodes were staged, and which paths are about to be written.
-    pub(super) fn note_direct(
+    pub(super) fn note_direct<'p>(
         &self,
-        script: &Script,
-        tasks: &[Task],
+        inodes: &[u64],
+        paths: impl Iterator<Item = &'p WorkspacePath>,
         nonce: &[u8],
     ) -> Result<(), Errno> {
-        for (index, stage) in self.stages.iter().enumerate() {
+        let mut paths: Vec<_> = paths.collect();
+        for stage in &self.stages {
             let mut out = Encoder::default();
             out.bytes(nonce);
-            let inodes: Vec<_> = script.places().map(|place| place.ino).collect();
             out.int(inodes.len() as u64);
-            inodes.into_iter().for_each(|ino| out.int(ino));
-            let tasks = if index == 0 { tasks } else { &[] };
-            out.int(tasks.len() as u64);
-            tasks.iter().for_each(|task| out.bytes(task.path.as_bytes()));
+            inodes.iter().for_each(|ino| out.int(*ino));
+            out.int(paths.len() as u64);
+            paths.drain(..).for_each(|path| out.bytes(path.as_bytes()));
             stage.note(PLACED, &out.0)?;
         }
         Ok(())
@@ -360,14 +360,20 @@ impl Leftover {
         if self.is_committed()? { Err(Errno::NOTEMPTY) } else { self.remove() }
     }
 
+    /// Only what is written directly is staged with all that it holds; a directory comes out of its place into none.
+    fn remove_lane(&self, lane: &str) -> Result<bool, Errno> {
+        let how = if self.plan == DIRECT { remove_whole } else { remove_empty };
+        remove_numbered(&self.top, lane, how)
+    }
+
     /// Removes it with the names that a rewind makes, and no others.
     pub(super) fn remove(&self) -> Result<(), Errno> {
-        remove_numbered(&self.top, TRASH)?;
+        remove_numbered(&self.top, TRASH, remove_empty)?;
         let next = AtomicUsize::new(0);
         let work = || -> Result<(), Errno> {
             loop {
                 let lane = next.fetch_add(1, Ordering::Relaxed);
-                if lane >= LANES || !remove_numbered(&self.top, &lane.to_string())? {
+                if lane >= LANES || !self.remove_lane(&lane.to_string())? {
                     return Ok(());
                 }
             }
@@ -392,26 +398,56 @@ impl Leftover {
 }
 
 /// Empties and removes a directory of staging, whose names are all numbers; false if there is none.
-fn remove_numbered(top: &OwnedFd, name: &str) -> Result<bool, Errno> {
+fn remove_numbered(top: &OwnedFd, name: &str, how: RemoveDirectory) -> Result<bool, Errno> {
     let directory = match rustix::fs::openat(top, name, OPEN, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(false),
         other => other?,
     };
-    // Read to the end before anything is removed: what a listing shows while its directory
-    // shrinks is not defined.
-    let names: Vec<_> = Dir::read_from(&directory)?
-        .filter_map(|item| item.map(|item| item.file_name().to_owned()).ok())
-        .filter(|name| name.to_bytes().iter().all(u8::is_ascii_digit))
-        .collect();
-    for name in names {
-        match rustix::fs::unlinkat(&directory, &name, AtFlags::empty()) {
-            Err(Errno::ISDIR) => {
-                gone(rustix::fs::unlinkat(&directory, &name, AtFlags::REMOVEDIR))?;
-            }
-            other => gone(other)?,
-        }
+    let numbered = |name: &CStr| name.to_bytes().iter().all(u8::is_ascii_digit);
+    for name in names_in(&directory)?.iter().filter(|name| numbered(name)) {
+        remove_name(&directory, name, how)?;
     }
     gone(rustix::fs::unlinkat(top, name, AtFlags::REMOVEDIR)).map(|()| true)
+}
+
+/// How a directory is removed by its name.
+type RemoveDirectory = fn(&OwnedFd, &CStr) -> Result<(), Errno>;
+
+/// Read to the end before anything is removed: what a listing shows while its directory shrinks is not defined.
+fn names_in(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
+    let items = Dir::read_from(directory)?;
+    items.map(|item| item.map(|item| item.file_name().to_owned())).collect()
+}
+
+fn remove_name(directory: &OwnedFd, name: &CStr, how: RemoveDirectory) -> Result<(), Errno> {
+    match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
+        Err(Errno::ISDIR) => how(directory, name),
+        other => gone(other),
+    }
+}
+
+fn remove_empty(directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    gone(rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR))
+}
+
+/// Removes a directory that was staged and is in no place, with all that was staged in it.
+fn remove_whole(directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    let inner = match rustix::fs::openat(directory, name, OPEN, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        // What nobody may list was given its last mode already.
+        Err(Errno::ACCESS) => {
+            rustix::fs::chmodat(directory, name, Mode::RWXU, AtFlags::empty())?;
+            rustix::fs::openat(directory, name, OPEN, Mode::empty())?
+        }
+        other => other?,
+    };
+    let own = |name: &&CString| !matches!(name.to_bytes(), b"." | b"..");
+    let names = names_in(&inner)?;
+    if names.iter().any(|name| own(&name)) {
+        let _ = rustix::fs::fchmod(&inner, Mode::RWXU);
+    }
+    names.iter().filter(own).try_for_each(|name| remove_name(&inner, name, remove_whole))?;
+    remove_empty(directory, name)
 }
 
 /// A removal that somebody else did first is done.

@@ -96,12 +96,22 @@ fn sync_one_by_one(roots: &Roots, script: &Script) -> Result<()> {
     Ok(())
 }
 
-/// Makes durable the directories in which the steps changed something.
-pub(super) fn sync_names(roots: &Roots, script: &Script) -> Result<()> {
-    let paths = script.steps.iter().flat_map(|step| step.source().into_iter().chain([step.path()]));
-    let parents: HashSet<_> = paths.filter_map(WorkspacePath::parent).collect();
-    let ours = parents.iter().filter(|path| roots.root_of(path).is_ok());
-    ours.into_iter().try_for_each(|path| sync_path(roots, path))
+/// Makes durable the directories in which the steps changed something; false if they are more than so many, and nothing
+/// was done.
+pub(super) fn sync_few_names(roots: &Roots, script: &Script, most: usize) -> Result<bool> {
+    let mut directories = HashSet::new();
+    for step in &script.steps {
+        if let Step::Finish { path, .. } | Step::Settle { path, .. } = step {
+            directories.insert(path.clone());
+        }
+        let ends = step.source().into_iter().chain([step.path()]);
+        directories.extend(ends.filter_map(WorkspacePath::parent));
+        if directories.len() > most {
+            return Ok(false);
+        }
+    }
+    let ours = directories.iter().filter(|path| roots.root_of(path).is_ok());
+    ours.into_iter().try_for_each(|path| sync_path(roots, path)).map(|()| true)
 }
 
 fn sync_path(roots: &Roots, path: &WorkspacePath) -> Result<()> {

@@ -3,10 +3,13 @@
 //! No SQL types, so that the same records can lie in SQLite, in memory or in a server.
 
 use std::collections::HashMap;
+use std::path::Path;
 
-use crate::codec::seal;
-use crate::error::{Error, Result};
-use crate::id::Seq;
+use super::Catalog;
+use crate::chain;
+use crate::codec::{self, seal};
+use crate::error::{Error, Finding, Result};
+use crate::id::{LeafHash, LinkHash, Seq, WorkspaceId};
 use crate::record::{Head, Record, Sealed};
 
 /// An append-only sequence of records, each bound to the one before.
@@ -28,8 +31,44 @@ pub trait Log {
     fn read(&self, after: Seq, limit: usize) -> Result<Vec<Sealed>>;
 }
 
+/// A log in a SQLite file of its own, made if it is not there; a workspace's log is such a one.
+pub fn sqlite_log(path: &Path, workspace: WorkspaceId) -> Result<Box<dyn Log + Send>> {
+    let catalog = match path.exists() {
+        true => Catalog::open(path)?,
+        false => Catalog::create(path, workspace)?,
+    };
+    Ok(Box::new(catalog))
+}
+
+/// What a sealed record says, if it follows a head byte by byte; nobody who keeps a log for others is believed.
+pub fn open_next(sealed: &Sealed, before: Head) -> Result<Record> {
+    let tampered = |finding, why: &str| {
+        Err(Error::Tampered { seq: before.seq.next(), finding, why: why.to_owned() })
+    };
+    if sealed.seq != before.seq.next() {
+        return tampered(Finding::Deleted, "another record stands in its place");
+    }
+    if chain::leaf_hash(&sealed.leaf) != sealed.leaf_hash
+        || chain::link(&before.link, &sealed.leaf_hash) != sealed.link
+    {
+        return tampered(Finding::Edited, "it is not bound to the record before it");
+    }
+    let opened = codec::open(&sealed.leaf, &sealed.body);
+    let record = opened.map_err(|source| Error::Record { seq: sealed.seq, source })?;
+    if record.seq != sealed.seq {
+        return tampered(Finding::Inserted, "it was made for another place");
+    }
+    Ok(record)
+}
+
+/// The hash of a record's leaf, and the link that binds it to the record before.
+pub fn link_after(before: Head, leaf: &[u8]) -> (LeafHash, LinkHash) {
+    let leaf_hash = chain::leaf_hash(leaf);
+    (leaf_hash, chain::link(&before.link, &leaf_hash))
+}
+
 /// Numbers records from a head on and binds each to the one before.
-pub(crate) fn seal_all(records: &mut [Record], mut head: Head) -> Vec<Sealed> {
+pub fn seal_all(records: &mut [Record], mut head: Head) -> Vec<Sealed> {
     let mut sealed = Vec::with_capacity(records.len());
     for record in records {
         record.seq = head.seq.next();
@@ -76,61 +115,5 @@ impl Log for MemoryLog {
     fn read(&self, after: Seq, limit: usize) -> Result<Vec<Sealed>> {
         let start = usize::try_from(after.0).unwrap_or(usize::MAX);
         Ok(self.records.iter().skip(start).take(limit).cloned().collect())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::catalog::Catalog;
-    use crate::codec;
-    use crate::id::{Epoch, LinkHash, Time, WorkspaceId};
-    use crate::record::{Kind, Labels};
-
-    fn record(name: &str) -> Record {
-        Record {
-            seq: Seq(0),
-            workspace: WorkspaceId([1; 16]),
-            epoch: Epoch([2; 16]),
-            time: Time(5),
-            kind: Kind::Pin,
-            labels: Labels { name: Some(name.to_owned()), ..Labels::default() },
-            changes: Vec::new(),
-        }
-    }
-
-    /// What every log promises.
-    fn contract(log: &mut dyn Log) {
-        assert_eq!(log.head().unwrap(), Head::EMPTY);
-        let two = log.commit(vec![record("a"), record("b")], Head::EMPTY, None).unwrap();
-        assert_eq!(two.seq, Seq(2));
-        let stale = log.commit(vec![record("c")], Head::EMPTY, None);
-        assert!(matches!(stale, Err(Error::Moved { expected: Seq(0), found: Seq(2) })));
-        let three = log.commit(vec![record("c")], two, Some(b"key")).unwrap();
-        assert_eq!(log.commit(vec![record("c")], two, Some(b"key")).unwrap(), three);
-        let read = log.read(Seq(0), 10).unwrap();
-        assert_eq!(read.iter().map(|sealed| sealed.seq.0).collect::<Vec<_>>(), [1, 2, 3]);
-        assert_eq!(log.read(Seq(1), 1).unwrap()[0], read[1]);
-        let mut previous = LinkHash::ZERO;
-        for (sealed, name) in read.iter().zip(["a", "b", "c"]) {
-            let opened = codec::open(&sealed.leaf, &sealed.body).unwrap();
-            assert_eq!(opened.labels.name.as_deref(), Some(name));
-            assert_eq!(crate::chain::link(&previous, &sealed.leaf_hash), sealed.link);
-            previous = sealed.link;
-        }
-        assert_eq!(log.head().unwrap(), Head { seq: Seq(3), link: previous });
-    }
-
-    #[test]
-    fn memory_keeps_the_contract() {
-        contract(&mut MemoryLog::default());
-    }
-
-    #[test]
-    fn sqlite_keeps_the_contract() {
-        let scratch = tempfile::tempdir().unwrap();
-        let path = scratch.path().join("catalog.db");
-        contract(&mut Catalog::create(&path, WorkspaceId([1; 16])).unwrap());
-        assert_eq!(Catalog::open(&path).unwrap().head().unwrap().seq, Seq(3));
     }
 }

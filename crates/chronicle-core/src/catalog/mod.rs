@@ -12,6 +12,7 @@ mod heads;
 mod import;
 mod indexes;
 mod log;
+mod pages;
 mod prune;
 mod repair;
 mod schema;
@@ -27,7 +28,7 @@ pub(crate) use clones::PendingClone;
 pub(crate) use forget::FORGETTING;
 pub(crate) use heads::{HeadOrder, HeadRow, Row as TileRow};
 pub(crate) use indexes::misfit;
-pub use log::{Log, MemoryLog};
+pub use log::{Log, MemoryLog, link_after, open_next, seal_all, sqlite_log};
 pub(crate) use prune::Merged;
 pub(crate) use repair::rescue;
 pub use state::{DirectoryUpdate, LocalState};
@@ -236,9 +237,8 @@ impl Catalog {
         let behavior = TransactionBehavior::Immediate;
         let transaction = self.connection.transaction_with_behavior(behavior).map_err(&at)?;
         if let Some(key) = &batch.idempotency
-            && was_applied(&transaction, key).map_err(&at)?
+            && let Some(last) = applied(&transaction, key).map_err(&at)?
         {
-            let last = head(&transaction).map_err(&at)?;
             return Ok(Appended { last, previous: last.link, signed: None });
         }
         let found = head(&transaction).map_err(&at)?;
@@ -560,10 +560,11 @@ fn catalog_error(path: &Path, source: rusqlite::Error) -> Error {
 
 fn head(connection: &Connection) -> rusqlite::Result<Head> {
     let sql = "SELECT seq, link FROM record ORDER BY seq DESC LIMIT 1";
-    let row = |row: &rusqlite::Row<'_>| {
-        Ok(Head { seq: Seq(row.get::<_, i64>(0)?.cast_unsigned()), link: LinkHash(row.get(1)?) })
-    };
-    Ok(connection.prepare_cached(sql)?.query_row([], row).optional()?.unwrap_or(Head::EMPTY))
+    Ok(connection.prepare_cached(sql)?.query_row([], head_row).optional()?.unwrap_or(Head::EMPTY))
+}
+
+fn head_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Head> {
+    Ok(Head { seq: Seq(row.get::<_, i64>(0)?.cast_unsigned()), link: LinkHash(row.get(1)?) })
 }
 
 fn sealed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Sealed> {
@@ -576,8 +577,10 @@ fn sealed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Sealed> {
     })
 }
 
-fn was_applied(connection: &Connection, key: &[u8]) -> rusqlite::Result<bool> {
-    connection.prepare_cached("SELECT 1 FROM applied WHERE key = ?1")?.exists([key])
+/// Where the log ended after the commit with this key.
+fn applied(connection: &Connection, key: &[u8]) -> rusqlite::Result<Option<Head>> {
+    let sql = "SELECT seq, link FROM record WHERE seq = (SELECT seq FROM applied WHERE key = ?1)";
+    connection.prepare_cached(sql)?.query_row([key], head_row).optional()
 }
 
 fn write(connection: &Connection, batch: &mut Batch, from: Head) -> rusqlite::Result<Appended> {

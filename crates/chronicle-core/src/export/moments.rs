@@ -59,6 +59,7 @@ impl Moments {
             Kind::TurnStart => self.start(record),
             Kind::TurnEnd => self.end(&record),
             Kind::Intent => self.note(&record.labels),
+            Kind::Effect => self.note_effect(record.labels),
             Kind::Outcome | Kind::Rewind => {
                 self.note(&record.labels);
                 self.pending.push(record);
@@ -86,6 +87,14 @@ impl Moments {
             && labels.snapshot.is_none_or(|id| turn.seen.insert(id))
         {
             turn.actions.push(action);
+        }
+    }
+
+    /// What was done outside is told besides the action that did it.
+    fn note_effect(&mut self, labels: Labels) {
+        let turn = labels.turn.and_then(|number| self.open.get_mut(&number));
+        if let (Some(turn), Some(what)) = (turn, labels.summary) {
+            turn.actions.push(("effect".to_owned(), what));
         }
     }
 

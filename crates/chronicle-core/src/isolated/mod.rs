@@ -3,6 +3,7 @@
 //! Everything here lies in a directory of the run below the home and never touches a workspace.
 //! What the layer means for the workspace, and bringing it there, is `workspace::isolated`.
 
+mod frozen;
 mod layer;
 mod living;
 mod remove;
@@ -11,6 +12,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use frozen::freeze;
 pub(crate) use layer::{Item, Layer, What, holds_more_than, plain_xattrs};
 pub(crate) use living::first_process_lives;
 pub use living::tell_first_process;
@@ -46,6 +48,11 @@ impl RunPlace {
     /// The layer that takes what the command writes.
     pub(crate) fn upper(&self) -> PathBuf {
         self.0.join("upper")
+    }
+
+    /// The workspace as it was when the command started, where it can be had.
+    pub(crate) fn frozen(&self) -> PathBuf {
+        self.0.join("frozen")
     }
 
     /// What the kernel needs beside the layer.

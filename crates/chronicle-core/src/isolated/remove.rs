@@ -10,6 +10,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::frozen::remove_frozen;
 use crate::error::{Context, Result};
 
 const DIRECTORY: OFlags =
@@ -38,6 +39,7 @@ fn remove_below(parent: OwnedFd, name: CString) -> Result<(), Errno> {
     let mut levels = vec![top];
     while let Some(level) = levels.last_mut() {
         match level.names.pop() {
+            Some((name, true)) if remove_frozen(&level.handle, &name) => {}
             Some((name, true)) => {
                 let below = enter(&level.handle, name)?;
                 levels.extend(below);

@@ -59,8 +59,8 @@ impl<'a, 's> Reader<'a, 's> {
     /// Reads one candidate; errors are only those that are not about the candidate.
     pub(super) fn examine(&mut self, candidate: &Candidate) -> Result<Examined> {
         let mut stat = candidate.stat;
-        for _ in 0..ATTEMPTS {
-            match self.attempt(candidate, &mut stat) {
+        for attempt in 0..ATTEMPTS {
+            match self.attempt(candidate, attempt == 0, &mut stat) {
                 Ok(Some(examined)) => return Ok(examined),
                 Ok(None) => {}
                 Err(error) => return Ok(unknown(candidate.part, why_unknown(error)?, stat)),
@@ -73,13 +73,16 @@ impl<'a, 's> Reader<'a, 's> {
     fn attempt(
         &mut self,
         candidate: &Candidate,
+        is_first: bool,
         last_stat: &mut Option<Stat>,
     ) -> Outcome<Option<Examined>> {
         let (path, start) = (&candidate.path, self.clock.now());
         let Some((directory, name)) = self.directory_of(path)? else {
             return Ok(Some(absent(candidate.part)));
         };
-        let found = fs::lstat_at(&directory, name);
+        // Whether a file is still what the look saw is asked of the open file, so that its name need not be asked again.
+        let seen = candidate.stat.filter(|stat| is_first && stat.kind() == FileType::RegularFile);
+        let found = seen.map_or_else(|| fs::lstat_at(&directory, name), |stat| Ok(Some(stat)));
         let found =
             found.map_err(|error| Failure::Here(self.roots.failure(error, "read", path)))?;
         let examined = match found {

@@ -158,19 +158,26 @@ impl<'a> Settle<'a, '_> {
         &self.table.rows[id]
     }
 
-    /// Finds what goes back by moving it: its old place is unknown in the target and empty now.
+    /// Finds what goes back by moving it: what the plan wants at its place is not known, and
+    /// nothing stands there now. Where it cannot be moved it stays: nothing else has its content.
     fn moves(&mut self) -> Vec<Move> {
         let mut moves: Vec<Move> = Vec::new();
         for (path, place) in self.places.all() {
             let (Some(from), Some(to)) = (self.table.find(&path), self.table.find(place)) else {
                 continue;
             };
-            let vacated = self.row(to).then.is_unknown() && *self.row(to).now == Entry::Absent;
+            let Entry::Unknown(why) = *self.row(to).planned else { continue };
+            let vacated = *self.row(to).now == Entry::Absent;
             let now = self.row(from).now;
-            let there =
-                (now.is_directory() || now.is_unknown()) && *self.row(from).then == Entry::Absent;
+            let leaves = *now != Entry::Absent && *self.row(from).planned == Entry::Absent;
             let wanted = self.fates[from].selected && self.fates[from].moved == Moved::No;
-            if vacated && there && wanted {
+            if !leaves || !wanted {
+                continue;
+            }
+            if !vacated || !is_open(now) {
+                self.fates[from].stay(now, None);
+                self.fates[from].left = Some(why);
+            } else {
                 self.mark_moved(from, &path);
                 self.mark_moved(to, place);
                 self.fates[to].moved = Moved::Arrives;

@@ -234,6 +234,15 @@ impl<'s> Intake<'s> {
         taken.inspect_err(|error| self.fail(error))
     }
 
+    /// Takes in an object as another store has it, which was opened and compared with its name.
+    pub(crate) fn take_stored(&self, id: &ObjectId, stored: &[u8]) -> Result<()> {
+        let parsed = Stored::parse(stored).map_err(|why| corrupt(id, why))?;
+        if !lock(&self.claimed).insert(*id) || self.is_kept(id)? {
+            return Ok(());
+        }
+        self.append(*id, &parsed, None).inspect_err(|error| self.fail(error))
+    }
+
     fn take_sealed(&self, key: &SecretKey, id: ObjectId, bytes: &[u8]) -> Result<()> {
         if self.is_kept(&id)? {
             return Ok(());

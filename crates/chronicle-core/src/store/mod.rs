@@ -101,6 +101,12 @@ pub trait ContentStorage: Send + Sync {
         Ok(None)
     }
 
+    /// The object as `pack_object` makes it, verified, if that is how it is kept: whoever keeps it too need not compress
+    /// it again.
+    fn stored(&self, _id: &ObjectId) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
     /// Keeps everything the source gives, durable on return, and says its name and length.
     fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)>;
 
@@ -286,6 +292,12 @@ fn name_of(stored: &[u8], secrets: &Secrets) -> Result<Option<ObjectId>> {
     let Some((codec, payload)) = inner.split_first() else { return Ok(None) };
     let inner = Stored { codec: *codec, raw_length: parsed.raw_length, payload };
     Ok(decode(inner).ok().map(|bytes| key.address(&bytes)))
+}
+
+/// How long the bytes of a stored form say they are, unless it is sealed or stands on something else.
+pub fn unpacked_length(stored: &[u8]) -> Option<u64> {
+    let stored = Stored::parse(stored).ok()?;
+    matches!(stored.codec, CODEC_RAW | CODEC_ZSTD).then_some(stored.raw_length)
 }
 
 /// The bytes of a stored form that is not sealed, if they are the ones that the name says.

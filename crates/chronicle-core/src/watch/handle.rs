@@ -11,10 +11,13 @@ const MOST: usize = 128;
 
 /// A directory on a file system, for as long as it exists.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct DirectoryHandle {
-    pub(super) file_system: u64,
-    pub(super) kind: i32,
-    pub(super) bytes: Vec<u8>,
+pub struct DirectoryHandle {
+    /// The number of the file system, as notices name it.
+    pub file_system: u64,
+    /// What the file system says the bytes are.
+    pub kind: i32,
+    /// Its name, which only the file system can read.
+    pub bytes: Vec<u8>,
 }
 
 /// A handle as the kernel reads and writes it.
@@ -27,7 +30,7 @@ struct Raw {
 
 impl DirectoryHandle {
     /// The handle of an open directory on this file system.
-    pub(super) fn of(directory: impl AsFd, file_system: u64) -> Result<Self, Errno> {
+    pub fn of(directory: impl AsFd, file_system: u64) -> Result<Self, Errno> {
         let mut raw = Raw { length: MOST as u32, kind: 0, bytes: [0; MOST] };
         let (fd, mut mount) = (directory.as_fd().as_raw_fd(), 0);
         let handle = (&raw mut raw).cast();

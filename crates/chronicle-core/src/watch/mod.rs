@@ -23,6 +23,7 @@ mod witness;
 mod writers;
 
 pub(crate) use client::{ask, follow, status, writers};
+pub use handle::DirectoryHandle;
 pub(crate) use protocol::Reply;
 pub(crate) use server::{Scope, Surroundings, serve};
 pub use server::{WatchEnd, WatchOptions};

@@ -232,6 +232,10 @@ fn deed(
 ) -> Option<Deed> {
     let (of_directory, of_structure) = (notice.is_of_directory(), notice.is_of_structure());
     let Notice { pid, process, at, from, .. } = notice;
+    // This process, which a replica's is: nothing need be read to know whose doing it was.
+    if pid == std::process::id() {
+        return None;
+    }
     let at = at?;
     let is_foreign = |name: &Name| foreign.contains(&name.directory);
     if is_foreign(&at) && from.as_ref().is_none_or(is_foreign) {

@@ -26,8 +26,6 @@ pub(crate) struct Announced {
     pub(crate) objects: Vec<ObjectId>,
     /// The process that announced it still runs it, so that only it may end it.
     pub(crate) alive: bool,
-    /// Its agent has said that it is done; its window runs on until its batch ends.
-    pub(crate) ended: bool,
 }
 
 /// A time during which a session may change anything.
@@ -46,6 +44,8 @@ pub(crate) struct Openings {
     pub(crate) announced: Vec<Announced>,
     pub(crate) windows: Vec<Window>,
     pub(crate) transaction: Option<TransactionId>,
+    /// Whose that is; everybody's where nobody is named.
+    pub(crate) transaction_of: Vec<String>,
     /// The sessions that left something running.
     pub(crate) background: Vec<String>,
     /// The turns that hooks opened.
@@ -131,11 +131,21 @@ pub(super) fn shared_group(open: &Openings, keys: &[&str]) -> Group {
 /// The session that labels name, or the one of whoever names none; a sub-agent is one of its own
 /// within its session.
 pub(crate) fn session_of(labels: &Labels) -> String {
-    let session = labels.session.as_deref().unwrap_or(DEFAULT_SESSION);
+    let session = base_session(labels);
     match &labels.sub_agent {
         Some(sub_agent) => format!("{session}/{sub_agent}"),
         None => session.to_owned(),
     }
+}
+
+/// The session that labels name, whoever of it acts.
+pub(crate) fn base_session(labels: &Labels) -> &str {
+    labels.session.as_deref().unwrap_or(DEFAULT_SESSION)
+}
+
+/// Whether what labels tell of is part of a transaction of these sessions.
+pub(crate) fn takes(sessions: &[String], labels: &Labels) -> bool {
+    sessions.is_empty() || sessions.iter().any(|session| session == base_session(labels))
 }
 
 /// Whether an author's key is a session's, or one of its sub-agents'.
@@ -166,7 +176,6 @@ mod tests {
             absent: Vec::new(),
             objects: Vec::new(),
             alive: false,
-            ended: false,
         }
     }
 
@@ -182,6 +191,7 @@ mod tests {
             windows: vec![window("s")],
             announced: vec![],
             transaction: None,
+            transaction_of: vec![],
             background: vec![],
             turns: vec![],
         };
@@ -190,6 +200,7 @@ mod tests {
             windows: vec![window("s"), window("t")],
             announced: vec![],
             transaction: None,
+            transaction_of: vec![],
             background: vec![],
             turns: vec![],
         };
@@ -200,6 +211,7 @@ mod tests {
     fn a_named_path_is_its_actions_whoevers_windows_are_open() {
         let open = Openings {
             transaction: None,
+            transaction_of: vec![],
             background: vec![],
             turns: vec![],
             windows: vec![window("s"), window("t")],

@@ -1,60 +1,68 @@
 //! What comes before every plan: nobody else is working, and everything that is there is captured.
 
 use super::outcomes::Closing;
-use super::rewind::RewindRequest;
+use super::rewind::{RewindRequest, patience};
 use super::{Workspace, key};
 use crate::apply;
 use crate::catalog::{Batch, Durability};
 use crate::entry::{Author, Change, Evidence};
 use crate::error::{Error, Result, Stop};
 use crate::id::SnapshotId;
+use crate::lock::Lock;
 use crate::path::WorkspacePath;
 use crate::process::Process;
 use crate::record::Labels;
 
 /// The action of a record that says that the root was lost.
 pub(super) const ROOT_LOST: &str = "root_lost";
+/// How often who waits asks again.
+const POLL: std::time::Duration = std::time::Duration::from_millis(50);
 
 impl Workspace {
     /// What comes before every plan: nobody else is working, and everything that is there is
     /// captured.
     pub(super) fn before_rewind(&mut self, request: &RewindRequest, planned: bool) -> Result<()> {
         self.end_silent_turns()?;
-        self.wait_for_calls(request.wait, planned)?;
+        self.refuse_calls(planned)?;
         if request.recreate_root {
             return self.bind_new_root();
         }
         self.settle_fully().map(drop)
     }
 
-    /// Refuses, or waits, while somebody else's call is open; one of its own is no hindrance, but
-    /// from inside it only a plan may be applied that was shown.
-    pub(super) fn wait_for_calls(&self, wait: bool, planned: bool) -> Result<()> {
-        let mut callers: Option<Vec<String>> = None;
+    /// Takes the lock; who wants to wait is given it once nobody else's call is open.
+    ///
+    /// It is not held meanwhile: a call ends by its agent's word, which needs it.
+    pub(super) fn lock_when_quiet(&mut self, request: &RewindRequest) -> Result<Lock> {
         loop {
-            let open = self.openings()?;
-            let mut alive = open.announced.iter().filter(|announced| announced.alive).peekable();
-            if alive.peek().is_none() {
-                return Ok(());
+            let lock = self.lock(patience(request))?;
+            if !request.wait || !matches!(self.refuse_calls(true), Err(Error::Busy(_))) {
+                return Ok(lock);
             }
-            if callers.is_none() {
-                callers = Some(self.sessions_of(&Process::ancestors())?);
-            }
-            let mine = callers.as_deref().unwrap_or_default();
-            let (own, others): (Vec<_>, Vec<_>) = alive.partition(|call| {
-                call.labels.by_hook
-                    && call.labels.session.as_ref().is_some_and(|key| mine.contains(key))
-            });
-            if !own.is_empty() && !planned {
-                return Err(Error::Stopped(Stop::NeedsPlan));
-            }
-            let Some(call) = others.first() else { return Ok(()) };
-            if !wait {
-                let what = call.labels.summary.as_deref().unwrap_or("a command");
-                return Err(Error::Busy(format!("{what} is still running")));
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            drop(lock);
+            std::thread::sleep(POLL);
         }
+    }
+
+    /// Refuses while somebody else's call is open; one of its own is no hindrance, but from inside
+    /// it only a plan may be applied that was shown.
+    pub(super) fn refuse_calls(&self, planned: bool) -> Result<()> {
+        let open = self.openings()?;
+        let mut alive = open.announced.iter().filter(|announced| announced.alive).peekable();
+        if alive.peek().is_none() {
+            return Ok(());
+        }
+        let mine = self.sessions_of(&Process::ancestors())?;
+        let (own, others): (Vec<_>, Vec<_>) = alive.partition(|call| {
+            call.labels.by_hook
+                && call.labels.session.as_ref().is_some_and(|key| mine.contains(key))
+        });
+        if !own.is_empty() && !planned {
+            return Err(Error::Stopped(Stop::NeedsPlan));
+        }
+        let Some(call) = others.first() else { return Ok(()) };
+        let what = call.labels.summary.as_deref().unwrap_or("a command");
+        Err(Error::Busy(format!("{what} is still running")))
     }
 
     /// Binds the workspace to a new, empty root: everything known is gone from it.

@@ -3,8 +3,11 @@
 //! A call that names its paths owns those; of any other nobody knows what it will touch, so that
 //! it is a window: what changes while it is open is its own, unless somebody else's is open too.
 
+use std::collections::BTreeSet;
+
 use super::attribute::{Announced, Openings};
 use super::capture::Look;
+use super::effects::{Called, CheckpointWanted};
 use super::outcomes::Closing;
 use super::{PATIENCE, Workspace};
 use crate::catalog::{Batch, Durability, Local, Open};
@@ -15,10 +18,14 @@ use crate::id::{SnapshotId, Time};
 use crate::path::WorkspacePath;
 use crate::process::Process;
 use crate::record::{Kind, Labels};
+use crate::shell::CommandLine;
 use crate::view::SnapshotMetadata;
 
 /// For how long after its end a path that a call wrote may still be written by it.
 const GRACE_NS: i64 = 2_000_000_000;
+/// The same for the paths that a call named, where the agent runs formatters until its batch ends
+/// and tells of that: a batch that is never told of must not hold them for longer.
+const BATCH_GRACE_NS: i64 = 10_000_000_000;
 /// The most paths of an ended call that are remembered for that.
 const GRACE_PATHS: usize = 256;
 
@@ -44,6 +51,10 @@ pub struct Call {
     pub action: String,
     /// The call in words.
     pub summary: String,
+    /// The command line, where it is a shell.
+    pub command: Option<String>,
+    /// The checkpoint that was made before it, or why none was, in words.
+    pub checkpoint: Option<String>,
     /// What it will touch; empty where nobody knows.
     pub paths: Vec<WorkspacePath>,
     /// The agent's process.
@@ -54,10 +65,19 @@ pub struct Call {
     pub ends_earlier: bool,
 }
 
+/// What came of a call that is about to start.
+#[derive(Debug, Clone)]
+pub enum CallStart {
+    /// It is recorded, and may begin.
+    Recorded(Box<SnapshotMetadata>),
+    /// Nothing is recorded yet: the settings want a checkpoint first.
+    CheckpointFirst(CheckpointWanted),
+}
+
 /// What becomes of a call when its agent says that it has ended.
 #[derive(Debug, Clone, Default)]
 pub struct CallEnd {
-    /// Its window runs on until its batch ends.
+    /// The agent's own hooks may write what it named once more, until its batch ends.
     pub until_batch: bool,
     /// The agent says that it left a task running.
     pub task: bool,
@@ -76,6 +96,19 @@ impl Workspace {
     /// Captures what a call could destroy, before it starts.
     pub fn call_start(&mut self, call: &Call) -> Result<SnapshotMetadata> {
         let _lock = self.lock_in_haste(PATIENCE)?;
+        self.call_start_locked(call)
+    }
+
+    /// The same, but for a call before which the settings want a checkpoint.
+    pub fn call_begin(&mut self, call: &Call) -> Result<CallStart> {
+        let _lock = self.lock_in_haste(PATIENCE)?;
+        match self.wants_checkpoint(&call.called())? {
+            Some(wanted) => Ok(CallStart::CheckpointFirst(wanted)),
+            None => Ok(CallStart::Recorded(Box::new(self.call_start_locked(call)?))),
+        }
+    }
+
+    fn call_start_locked(&mut self, call: &Call) -> Result<SnapshotMetadata> {
         self.keep_within_budget()?;
         let open = self.openings()?;
         let earlier = if call.ends_earlier { self.earlier(&open, call) } else { Vec::new() };
@@ -97,10 +130,21 @@ impl Workspace {
         let intent = self.intent_of(labels, &call.paths, &batch, &current)?;
         let id = intent.labels.snapshot.expect("an intent has an id");
         batch.opens.push((Open::Intent, id.0.to_vec(), batch.records.len()));
+        let labels = intent.labels.clone();
         batch.records.push(intent);
+        let intents = batch.records.len();
+        self.add_effects(&mut batch, &call.called(), &labels, call.checkpoint.as_ref())?;
+        let marked = batch.records.len() > intents;
         self.remember_process(&mut batch, call)?;
         failpoint::hit("capture_before_commit");
-        let durability = if fresh { Durability::PowerCut } else { Durability::ProcessDeath };
+        // What happens outside cannot be looked for again after a power cut.
+        let durable = fresh || marked;
+        let durability = if durable { Durability::PowerCut } else { Durability::ProcessDeath };
+        if marked {
+            self.commit_batch(batch, durability)?;
+            failpoint::hit("capture_after_commit");
+            return self.metadata(&id);
+        }
         self.commit_call(batch, durability)
     }
 
@@ -120,55 +164,69 @@ impl Workspace {
         let written = self.written(&look, &open, id);
         let durable = !look.found.is_empty();
         let ids = [id];
-        let closing = if end.until_batch { Closing::Nobody } else { Closing::These(&ids) };
         let mut batch = Batch::default();
-        self.add_outcomes(look, &open, &mut batch, &closing)?;
-        let until = match end.until_batch {
-            true => Time(i64::MAX),
-            false => Time(self.now().0 + GRACE_NS),
-        };
+        self.add_outcomes(look, &open, &mut batch, &Closing::These(&ids))?;
+        let formats = end.until_batch && !call.paths.is_empty();
+        let grace = if formats { BATCH_GRACE_NS } else { GRACE_NS };
+        let until = Time(self.now().0 + grace);
         batch.local.push((Local::Ended, id.0.to_vec(), Some(encode_grace(until, &written))));
         self.remember_left(&mut batch, call, end)?;
         self.finish_call(batch, durable)
     }
 
-    /// Records what was done after the calls of a batch, and ends them.
-    pub fn batch_end(&mut self, session: &str, sub_agent: Option<&str>) -> Result<()> {
+    /// Records what was written once more after the calls of a batch, and ends those of them that
+    /// nobody said had ended.
+    pub fn batch_end(
+        &mut self,
+        session: &str,
+        sub_agent: Option<&str>,
+        calls: &[String],
+    ) -> Result<()> {
         let _lock = self.lock(PATIENCE)?;
         let open = self.openings()?;
-        let of_batch = |announced: &&Announced| {
-            announced.ended && is_of(&announced.labels, session) && {
-                announced.labels.sub_agent.as_deref() == sub_agent
-            }
+        let of_agent = |labels: &Labels| {
+            labels.by_hook && is_of(labels, session) && labels.sub_agent.as_deref() == sub_agent
         };
-        let ids: Vec<_> = open.announced.iter().filter(of_batch).map(|one| one.id).collect();
-        self.close_calls(&open, &ids)
+        let unended = open.announced.iter().filter(|announced| {
+            let labels = &announced.labels;
+            of_agent(labels) && labels.call_id.as_ref().is_some_and(|id| calls.contains(id))
+        });
+        let ids: Vec<_> = unended.map(|announced| announced.id).collect();
+        let mut ended = Vec::new();
+        for grace in self.graces()?.0 {
+            if of_agent(&self.first_header(&grace.id)?.labels) {
+                ended.push(grace);
+            }
+        }
+        self.close_calls(&open, &ids, &ended)
     }
 
-    /// Records what was done until now and ends these calls.
-    fn close_calls(&mut self, open: &Openings, ids: &[SnapshotId]) -> Result<()> {
-        if ids.is_empty() {
+    /// Records what was done until now and ends these calls, and the grace of those that had ended.
+    fn close_calls(&mut self, open: &Openings, ids: &[SnapshotId], ended: &[Grace]) -> Result<()> {
+        if ids.is_empty() && ended.is_empty() {
             return Ok(());
         }
         let look = match named_only(open, ids) {
             true => {
                 let named = open.announced.iter().filter(|one| ids.contains(&one.id));
-                let paths: Vec<_> = named.flat_map(|one| one.paths.iter().cloned()).collect();
-                self.look_at(&paths)?
+                let named = named.flat_map(|one| one.paths.iter());
+                let written = ended.iter().flat_map(|grace| grace.paths.iter());
+                let paths: BTreeSet<_> = named.chain(written).cloned().collect();
+                self.look_at(&Vec::from_iter(paths))?
             }
             false => self.look_for_changes()?,
         };
         let durable = !look.found.is_empty();
         let mut batch = Batch::default();
         self.add_outcomes(look, open, &mut batch, &Closing::These(ids))?;
-        for id in ids {
-            batch.local.push((Local::Ended, id.0.to_vec(), None));
+        for grace in ended {
+            batch.local.push((Local::Ended, grace.id.0.to_vec(), None));
         }
         self.finish_call(batch, durable)
     }
 
     fn labels_of(&self, call: &Call) -> Result<Labels> {
-        Ok(Labels {
+        let mut labels = Labels {
             snapshot: Some(SnapshotId::new(self.now())),
             action: Some(call.action.clone()),
             summary: Some(call.summary.clone()),
@@ -178,10 +236,11 @@ impl Workspace {
             agent: Some(call.agent.clone()),
             sub_agent: call.sub_agent.clone(),
             turn_key: call.turn_key.clone(),
-            transaction: self.active_transaction()?,
             by_hook: true,
             ..Labels::default()
-        })
+        };
+        labels.transaction = self.transaction_of(&labels)?;
+        Ok(labels)
     }
 
     /// Puts a call into its session's turn, which starts here if nobody told of its prompt.
@@ -245,7 +304,6 @@ impl Workspace {
             absent: Vec::new(),
             objects: Vec::new(),
             alive: false,
-            ended: false,
         });
         Ok(id)
     }
@@ -289,11 +347,6 @@ impl Workspace {
         Ok(())
     }
 
-    /// Whether a call's agent has said that it is done.
-    pub(super) fn has_ended(&self, id: &SnapshotId) -> Result<bool> {
-        Ok(self.catalog.local(Local::Ended, &id.0)?.is_some())
-    }
-
     /// Whether the agent of an open call still lives; where that is not known, for an hour.
     pub(super) fn call_runs(&self, labels: &Labels, since: Time) -> Result<bool> {
         let session = match &labels.session {
@@ -313,13 +366,14 @@ impl Workspace {
         for (key, value) in self.catalog.locals(Local::Ended)? {
             let Some(id) = SnapshotId::from_slice(&key) else { continue };
             match decode_grace(&value) {
-                Some((until, paths)) => {
+                // None lasts longer: the clock was set back.
+                Some((until, paths)) if until.0 - now.0 <= BATCH_GRACE_NS => {
                     if until < now {
                         past.push(id);
                     }
                     graces.push(Grace { id, until, paths });
                 }
-                None => past.push(id),
+                _ => past.push(id),
             }
         }
         Ok((graces, past))
@@ -339,6 +393,13 @@ impl Workspace {
         self.commit_batch(batch, durability)?;
         failpoint::hit("capture_after_commit");
         Ok(())
+    }
+}
+
+impl Call {
+    /// The call as the rules for commands see it.
+    fn called(&self) -> Called<'_> {
+        Called { tool: &self.tool, line: self.command.as_deref().map(CommandLine::read) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::attribute::{Announced, DEFAULT_SESSION, Openings, Window, session_of};
+use super::attribute::{Announced, DEFAULT_SESSION, Openings, Window, base_session, session_of};
 use super::look_around::is_news;
 use super::outcomes::Closing;
 use super::views::why_text;
@@ -12,7 +12,7 @@ use crate::entry::{Author, Change, Entry, Evidence, MovedFrom, Why};
 use crate::error::{Error, Result};
 use crate::failpoint;
 use crate::filter::is_narrower;
-use crate::id::{Seq, SnapshotId, TransactionId};
+use crate::id::{Seq, SnapshotId};
 use crate::known::{Known, Part};
 use crate::look::Candidate;
 use crate::path::WorkspacePath;
@@ -47,7 +47,7 @@ pub struct SnapshotRequest {
 }
 
 /// What a settle recorded.
-#[derive(Debug, Clone, Default, serde::Serialize)]
+#[derive(Debug, Clone, Default, serde::Serialize, schemars::JsonSchema)]
 pub struct SettleReport {
     /// The snapshots that got an outcome.
     pub snapshots: Vec<SnapshotMetadata>,
@@ -140,6 +140,9 @@ impl Workspace {
         }
         let intent = self.intent(request, &paths, &batch, &current)?;
         let id = intent.labels.snapshot.expect("an intent has an id");
+        if request.transaction.is_some() {
+            self.note_transaction(&intent.labels, &mut batch)?;
+        }
         batch.opens.push((Open::Intent, id.0.to_vec(), batch.records.len()));
         batch.records.push(intent);
         failpoint::hit("capture_before_commit");
@@ -289,10 +292,13 @@ impl Workspace {
             session: request.session.clone(),
             agent: request.agent.clone(),
             turn_key: request.turn_key.clone(),
-            transaction: self.transaction_for(request.transaction.as_deref())?,
             ..Labels::default()
         };
         self.join_turn(&mut labels)?;
+        labels.transaction = match &request.transaction {
+            Some(text) => Some(self.find_transaction(text)?),
+            None => self.transaction_of(&labels)?,
+        };
         self.intent_of(labels, paths, batch, current)
     }
 
@@ -370,13 +376,12 @@ impl Workspace {
                 let (session, labels) = (session_of(&record.labels), record.labels.clone());
                 open.windows.push(Window { session, labels, action: Some(id) });
             }
-            let ended = record.labels.by_hook && self.has_ended(&id)?;
             let alive = match record.labels.by_hook {
-                true => !ended && self.call_runs(&record.labels, record.time)?,
+                true => self.call_runs(&record.labels, record.time)?,
                 false => paths.is_empty() && self.call_is_alive(&id)?,
             };
             let labels = record.labels;
-            open.announced.push(Announced { id, paths, labels, absent, objects, alive, ended });
+            open.announced.push(Announced { id, paths, labels, absent, objects, alive });
         }
         for (key, session) in self.sessions()? {
             if session.runs_on() {
@@ -385,6 +390,9 @@ impl Workspace {
         }
         let transaction = self.active_transaction_labels()?;
         open.transaction = transaction.as_ref().and_then(|labels| labels.transaction);
+        if open.transaction.is_some() {
+            open.transaction_of = self.transaction_sessions()?;
+        }
         if open.windows.is_empty()
             && let Some(labels) = transaction
         {
@@ -413,11 +421,19 @@ impl Workspace {
         Ok(Seq(bytes.try_into().map_or(0, u64::from_le_bytes)))
     }
 
-    fn transaction_for(&self, given: Option<&str>) -> Result<Option<TransactionId>> {
-        match given {
-            Some(text) => self.find_transaction(text).map(Some),
-            None => self.active_transaction(),
+    /// An action that names the active transaction makes it its session's.
+    fn note_transaction(&self, labels: &Labels, batch: &mut Batch) -> Result<()> {
+        let active = self.active_transaction()?;
+        if active.is_none() || labels.transaction != active {
+            return Ok(());
         }
+        let mut sessions = self.transaction_sessions()?;
+        let session = base_session(labels);
+        if !sessions.iter().any(|known| known == session) {
+            sessions.push(session.to_owned());
+            batch.state.push((key::TRANSACTION_OF, Some(sessions.join("\n").into_bytes())));
+        }
+        Ok(())
     }
 }
 

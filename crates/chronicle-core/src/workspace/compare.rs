@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Workspace;
-use super::views::{change_type, entry_view, object_text, path_text, timestamp};
+use super::views::{Counts, change_type, entry_view, object_text, path_text, timestamp};
 use crate::catalog::{LocalState, Log};
 use crate::entry::{Entry, Why};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::Seq;
 use crate::look::{SurveyOptions, survey};
 use crate::path::WorkspacePath;
+use crate::record::{Kind, Record};
 use crate::text;
 use crate::view::{Diff, DiffChange, SCHEMA};
 
@@ -28,6 +29,10 @@ pub struct DiffRequest {
     pub most_changes: Option<usize>,
     /// Make no more patches once they are so long together.
     pub most_patch_bytes: Option<usize>,
+    /// Only what this turn (`turn:N`) or snapshot did, instead of what lies between two moments.
+    pub of: Option<String>,
+    /// Only paths behind this one, for whoever goes on where `most_changes` ended.
+    pub after: Option<WorkspacePath>,
 }
 
 /// What stood at a path at two moments.
@@ -36,32 +41,42 @@ pub(super) struct Between {
     pub(super) before: Entry,
     pub(super) after: Entry,
     pub(super) from: Option<WorkspacePath>,
+    /// What stood at the place it came from at the earlier moment.
+    pub(super) origin: Option<Entry>,
+    /// The first record that changed it.
+    pub(super) first: Seq,
+    /// The last one.
+    pub(super) last: Seq,
+}
+
+impl Between {
+    /// The same at both moments.
+    pub(super) fn same(entry: Entry, at: Seq) -> Self {
+        Self { before: entry.clone(), after: entry, from: None, origin: None, first: at, last: at }
+    }
+
+    /// Of something that is not recorded yet.
+    pub(super) fn unrecorded(before: Entry, after: Entry) -> Self {
+        Self { before, after, from: None, origin: None, first: Seq(0), last: Seq(0) }
+    }
+}
+
+/// Two moments, and what changed between them.
+pub(super) struct Compared {
+    pub(super) changed: BTreeMap<WorkspacePath, Between>,
+    from_words: String,
+    to_words: String,
+    pub(super) end: Seq,
 }
 
 impl Workspace {
     /// The difference between two moments, or a moment and the present.
     pub fn diff(&mut self, request: &DiffRequest) -> Result<Diff> {
-        if request.to.is_none() {
-            self.settle()?;
-        }
-        let (start, start_words) = match &request.from {
-            Some(target) => {
-                let moment = self.moment(target)?;
-                (moment.seq, moment.words)
-            }
-            None => self.default_start()?,
-        };
-        let (end, end_words) = match &request.to {
-            Some(target) => {
-                let moment = self.moment(target)?;
-                (moment.seq, moment.words)
-            }
-            None => (self.catalog.head()?.seq, String::new()),
-        };
+        let compared = self.compared(request)?;
         let mut diff = Diff {
             schema: SCHEMA,
-            from_snapshot: start_words,
-            to_snapshot: end_words,
+            from_snapshot: compared.from_words,
+            to_snapshot: compared.to_words,
             timestamp: timestamp(self.now()),
             changes: Vec::new(),
             files_changed: 0,
@@ -69,24 +84,17 @@ impl Workspace {
             deletions: 0,
             partial: false,
         };
-        let backwards = start > end;
-        let (low, high) = if backwards { (end, start) } else { (start, end) };
-        let mut changed = self.between(low, high)?;
-        if !backwards {
-            forget_origins(&mut changed);
-        }
         let mut patched = 0;
-        for (path, mut between) in changed {
-            if backwards {
-                std::mem::swap(&mut between.before, &mut between.after);
-                between.from = None;
-            }
+        for (path, between) in compared.changed {
             let wanted =
                 request.paths.is_empty() || request.paths.iter().any(|p| path.is_within(p));
             if !wanted || !differs(&between) {
                 continue;
             }
             diff.files_changed += 1;
+            if request.after.as_ref().is_some_and(|after| path <= *after) {
+                continue;
+            }
             if request.most_changes.is_some_and(|most| diff.changes.len() >= most) {
                 diff.partial = true;
                 continue;
@@ -102,6 +110,78 @@ impl Workspace {
         Ok(diff)
     }
 
+    /// What a request compares.
+    pub(super) fn compared(&mut self, request: &DiffRequest) -> Result<Compared> {
+        if let Some(of) = &request.of {
+            return self.done_by(of);
+        }
+        if request.to.is_none() {
+            self.settle()?;
+        }
+        let (start, from_words) = match &request.from {
+            Some(target) => {
+                let moment = self.moment(target)?;
+                (moment.seq, moment.words)
+            }
+            None => self.default_start()?,
+        };
+        let (end, to_words) = match &request.to {
+            Some(target) => {
+                let moment = self.moment(target)?;
+                (moment.seq, moment.words)
+            }
+            None => (self.catalog.head()?.seq, String::new()),
+        };
+        let (low, high) = (start.min(end), start.max(end));
+        let mut changed = self.between(low, high)?;
+        if start > end {
+            for between in changed.values_mut() {
+                std::mem::swap(&mut between.before, &mut between.after);
+                (between.from, between.origin) = (None, None);
+            }
+        } else {
+            forget_origins(&mut changed);
+        }
+        Ok(Compared { changed, from_words, to_words, end })
+    }
+
+    /// What one turn or one snapshot did, whatever others did meanwhile.
+    fn done_by(&self, of: &str) -> Result<Compared> {
+        let start = self.moment(&format!("before:{of}"))?;
+        let turn = of.strip_prefix("turn:").map(|number| self.turn_number(number)).transpose()?;
+        let snapshot = if turn.is_some() { None } else { Some(self.find_snapshot(of)?) };
+        let head = self.catalog.head()?.seq;
+        let (end, to_words) = match self.moment(&format!("after:{of}")) {
+            Ok(moment) => (moment.seq, moment.words),
+            // It goes on.
+            Err(Error::UnknownTarget(_)) => (head, String::new()),
+            Err(error) => return Err(error),
+        };
+        let is_part = |record: &Record| match (turn, snapshot) {
+            (Some(_), _) => record.labels.turn == turn && record.kind != Kind::Rewind,
+            (None, snapshot) => record.labels.snapshot == snapshot,
+        };
+        // What was still open when its turn ended is told later.
+        let last = if turn.is_some() { head } else { end };
+        let mut changed = self.between_by(start.seq, last, &is_part)?;
+        forget_origins(&mut changed);
+        Ok(Compared { changed, from_words: start.words, to_words, end })
+    }
+
+    /// The number of a turn as people say it: `3`, or `-1` for the last that ended.
+    fn turn_number(&self, text: &str) -> Result<u64> {
+        let unknown = || Error::UnknownTarget(format!("turn:{text}"));
+        let number: i64 = text.parse().map_err(|_| unknown())?;
+        if number >= 0 {
+            return Ok(number.unsigned_abs());
+        }
+        let mut ended: Vec<_> = self.turns()?.into_iter().filter(|t| t.end_seq.is_some()).collect();
+        ended.sort_by_key(|turn| turn.end_seq);
+        let back = usize::try_from(number.unsigned_abs()).unwrap_or(usize::MAX);
+        let at = ended.len().checked_sub(back).ok_or_else(unknown)?;
+        Ok(ended[at].number)
+    }
+
     /// The start of the last turn; without turns, the beginning.
     fn default_start(&self) -> Result<(Seq, String)> {
         match self.turns()?.last() {
@@ -112,10 +192,20 @@ impl Workspace {
 
     /// Every path that changed between two moments, with what stood there at both.
     pub(super) fn between(&self, start: Seq, end: Seq) -> Result<BTreeMap<WorkspacePath, Between>> {
+        self.between_by(start, end, &|_| true)
+    }
+
+    /// The same for the changes of some records.
+    fn between_by(
+        &self,
+        start: Seq,
+        end: Seq,
+        counts: &dyn Fn(&Record) -> bool,
+    ) -> Result<BTreeMap<WorkspacePath, Between>> {
         let mut paths: BTreeMap<WorkspacePath, Between> = BTreeMap::new();
         let mut origins: HashMap<WorkspacePath, WorkspacePath> = HashMap::new();
         self.for_each_change(start, &mut |record, _, change| {
-            if record.seq > end || change.neutral {
+            if record.seq > end || change.neutral || !counts(record) {
                 return Ok(());
             }
             if let Some(from) = change.from {
@@ -125,17 +215,25 @@ impl Workspace {
             // What was seen for the first time had been there all along.
             let first = change.before == Entry::Unknown(Why::NotSeen);
             let before = if first { change.after.clone() } else { change.before };
-            let between = Between { before, after: change.after.clone(), from: None };
-            paths.entry(change.path).or_insert(between).after = change.after;
+            let (after, seq) = (change.after.clone(), record.seq);
+            let between =
+                Between { before, after, from: None, origin: None, first: seq, last: seq };
+            let found = paths.entry(change.path).or_insert(between);
+            (found.after, found.last) = (change.after, seq);
             Ok(())
         })?;
         for (path, origin) in origins {
-            let left = paths.get(&origin).is_some_and(|between| between.after == Entry::Absent);
+            // What came and went in between has moved for neither moment.
+            let left = paths
+                .get(&origin)
+                .filter(|between| between.before.is_present() && between.after == Entry::Absent);
+            let stood = left.map(|between| between.before.clone());
             if let Some(between) = paths.get_mut(&path)
-                && left
+                && stood.is_some()
                 && between.before == Entry::Absent
+                && between.after.is_present()
             {
-                between.from = Some(origin);
+                (between.from, between.origin) = (Some(origin), stood);
             }
         }
         Ok(paths)
@@ -148,12 +246,8 @@ impl Workspace {
         patch: bool,
     ) -> Result<DiffChange> {
         let (before, after) = (&between.before, &between.after);
-        let origin = match &between.from {
-            Some(from) => self.entry_before_move(from)?,
-            None => None,
-        };
+        let origin = &between.origin;
         let counts = self.counts(origin.as_ref().unwrap_or(before), after)?;
-        let (shown, path_b64) = path_text(path);
         let patch = if patch {
             Some(self.patch(
                 path,
@@ -164,28 +258,11 @@ impl Workspace {
         } else {
             None
         };
-        Ok(DiffChange {
-            path: shown,
-            path_b64,
-            change_type: change_type(before, after, between.from.is_some()).to_owned(),
-            from: between.from.as_ref().map(ToString::to_string),
-            before_hash: object_text(before),
-            after_hash: object_text(after),
-            size_bytes: match after {
-                Entry::File(file) => file.size,
-                _ => 0,
-            },
-            inserted: counts.inserted,
-            deleted: counts.deleted,
-            binary: counts.binary,
-            before: entry_view(before),
-            after: entry_view(after),
-            patch,
-        })
+        Ok(diff_change(path, between, &counts, patch))
     }
 
     /// The last file that stood at a path something moved away from.
-    fn entry_before_move(&self, path: &WorkspacePath) -> Result<Option<Entry>> {
+    pub(super) fn entry_before_move(&self, path: &WorkspacePath) -> Result<Option<Entry>> {
         for seq in self.catalog.touching(&path.parent().unwrap_or_default())?.into_iter().rev() {
             for change in self.read_record(seq)?.changes.into_iter().rev() {
                 if change.path == *path && change.before.is_present() {
@@ -269,8 +346,7 @@ impl Workspace {
         }
         let look = self.examine_survey(survey, &table)?;
         Ok(look.found.iter().any(|found| {
-            let between =
-                Between { before: found.before.clone(), after: found.after.clone(), from: None };
+            let between = Between::unrecorded(found.before.clone(), found.after.clone());
             !found.neutral && found.before != Entry::Unknown(Why::NotSeen) && differs(&between)
         }))
     }
@@ -295,6 +371,35 @@ pub(super) fn forget_origins(changed: &mut BTreeMap<WorkspacePath, Between>) {
     let origins: Vec<_> = changed.values().filter_map(|between| between.from.clone()).collect();
     for origin in origins {
         changed.remove(&origin);
+    }
+}
+
+/// What stood at a path at two moments, as callers see it.
+pub(super) fn diff_change(
+    path: &WorkspacePath,
+    between: &Between,
+    counts: &Counts,
+    patch: Option<String>,
+) -> DiffChange {
+    let Between { before, after, from, .. } = between;
+    let (shown, path_b64) = path_text(path);
+    DiffChange {
+        path: shown,
+        path_b64,
+        change_type: change_type(before, after, from.is_some()).to_owned(),
+        from: from.as_ref().map(ToString::to_string),
+        before_hash: object_text(before),
+        after_hash: object_text(after),
+        size_bytes: match after {
+            Entry::File(file) => file.size,
+            _ => 0,
+        },
+        inserted: counts.inserted,
+        deleted: counts.deleted,
+        binary: counts.binary,
+        before: entry_view(before),
+        after: entry_view(after),
+        patch,
     }
 }
 

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::attribute::session_of;
 use super::known_cache::KnownCache;
 use super::{Workspace, key, unit};
-use crate::apply::Applied;
+use crate::apply::{Applied, Written};
 use crate::catalog::{Batch, Catalog, DirectoryUpdate, LocalState, Log};
 use crate::codec::{self, DecodeError, Decoder, Encoder, decode_entry, encode_entry};
 use crate::entry::{Author, Change, Entry, Evidence, MovedFrom};
 use crate::error::{Error, Result};
 use crate::fs::Stat;
-use crate::id::{LinkHash, ObjectId, PlanId, Seq, SnapshotId};
-use crate::known::{Known, Listed, Part};
+use crate::id::{LinkHash, ObjectId, PlanId, Seq, SnapshotId, Time};
+use crate::known::{Known, Listed, Part, Signature};
 use crate::look::{Candidate, examine, is_racy};
 use crate::path::WorkspacePath;
 use crate::record::{Kind, Labels, Record};
@@ -85,7 +85,8 @@ impl Workspace {
         let cache = KnownCache::new(&self.catalog)?;
         for (path, then) in &pending.goals {
             let was = cache.get(path)?;
-            self.end_goal(&mut ending, path, (was, then), applied, &intake)?;
+            let known = self.observe(path, then, was.as_ref(), &intake)?;
+            self.end_goal(&mut ending, path, (was, then), known, applied, &intake)?;
         }
         for (from, to) in &pending.moves {
             self.end_move(&mut ending, from, to)?;
@@ -123,7 +124,7 @@ impl Workspace {
     pub(super) fn ended(
         &self,
         goals: &[(WorkspacePath, Entry)],
-        applied: &Applied,
+        written: &Written,
         writer: (Author, Evidence),
     ) -> Result<Ended> {
         let hold = Some(self.store.hold()?);
@@ -132,7 +133,12 @@ impl Workspace {
         let cache = KnownCache::new(&self.catalog)?;
         for (path, then) in goals {
             let was = cache.get(path)?;
-            self.end_goal(&mut ending, path, (was, then), applied, &intake)?;
+            let known = match written.made.get(path) {
+                // Whatever somebody does to it from now on, the next look sees.
+                Some(signature) => as_made(then, *signature, self.now()),
+                None => self.observe(path, then, was.as_ref(), &intake)?,
+            };
+            self.end_goal(&mut ending, path, (was, then), known, &written.applied, &intake)?;
         }
         self.refresh_directories(&mut ending, goals)?;
         drop(cache);
@@ -158,11 +164,11 @@ impl Workspace {
         ending: &mut Ending,
         path: &WorkspacePath,
         (was, then): (Option<Known>, &Entry),
+        known: Known,
         applied: &Applied,
         intake: &Intake<'_>,
     ) -> Result<()> {
         let part = was.as_ref().map_or_else(|| ending.part_of_new(self, path), |was| was.part);
-        let known = self.observe(path, then, was.as_ref(), intake)?;
         let before = was.map_or(Entry::Absent, |was| was.entry);
         if before.is_directory() && then.is_directory() && !known.entry.is_directory() {
             // Somebody replaced it a moment ago: what went with it is for the next look to see.
@@ -240,7 +246,7 @@ impl Workspace {
             Candidate { path: path.clone(), stat, was: was.cloned(), part, filtered: false };
         let mut examined =
             [(was.cloned(), examine(&self.roots, &candidate, intake, &*self.clock)?)];
-        super::link::group_links(&mut examined, &|_| self.born_ns(path));
+        super::link::group_links(&mut examined, &[], &|_| self.born_ns(path));
         let [(_, examined)] = examined;
         Ok(examined.known)
     }
@@ -296,6 +302,7 @@ impl Workspace {
         from: &WorkspacePath,
         to: &WorkspacePath,
     ) -> Result<()> {
+        let seq = self.catalog.head()?.seq;
         for (path, gone) in [(from, true), (to, false)] {
             let was = self.catalog.known(path)?;
             let before = was.as_ref().map_or(Entry::Absent, |was| was.entry.clone());
@@ -316,11 +323,13 @@ impl Workspace {
             ending.note(path, known);
             if before != after {
                 let (path, author, evidence) = (path.clone(), Author::Chronicle, Evidence::Own);
+                // The way forward again is the same move: nothing else has its content.
+                let arrived = !gone && after != Entry::Absent;
                 ending.own.push(Change {
                     path,
                     before,
                     after,
-                    from: None,
+                    from: arrived.then(|| MovedFrom { path: from.clone(), seq }),
                     author,
                     evidence,
                     neutral: false,
@@ -392,6 +401,12 @@ fn decode_pairs(
         pairs.push((input.path()?, input.path()?));
     }
     Ok(pairs)
+}
+
+/// What is known of an entry that was made just so.
+fn as_made(entry: &Entry, signature: Signature, now: Time) -> Known {
+    let racy = is_racy(&signature, now);
+    Known { entry: entry.clone(), signature: Some(signature), racy, part: Part::Ordinary }
 }
 
 fn kind_bits(entry: &Entry) -> u32 {

@@ -27,6 +27,8 @@ pub struct LogQuery {
     pub path: Option<WorkspacePath>,
     /// At most so many.
     pub limit: Option<usize>,
+    /// Only those whose first record that fits is before this one.
+    pub before: Option<Seq>,
 }
 
 impl Workspace {
@@ -71,15 +73,23 @@ impl Workspace {
             }
         };
         match &query.path {
-            None => self.for_each_header(Seq(0), &mut |record| {
-                add(record);
-                Ok(true)
-            })?,
+            None => {
+                let first = query.turn.map(|number| self.turn_start_seq(number)).transpose()?;
+                let first = first.flatten().map_or(0, |seq| seq.0 - 1);
+                self.for_each_header(Seq(first), &mut |record| {
+                    let more = query.before.is_none_or(|before| record.seq < before);
+                    if more {
+                        add(record);
+                    }
+                    Ok(more)
+                })?;
+            }
             Some(path) => {
                 let mut seqs = self.catalog.touching(&path.parent().unwrap_or_default())?;
                 seqs.extend(self.catalog.touching_below(path)?);
                 seqs.sort_unstable();
                 seqs.dedup();
+                seqs.retain(|seq| query.before.is_none_or(|before| *seq < before));
                 for seq in seqs {
                     let record = self.read_record(seq)?;
                     if record
@@ -157,9 +167,38 @@ impl Workspace {
 
     /// One file through time, newest first, across renames.
     pub fn history(&self, path: &WorkspacePath) -> Result<Vec<Iteration>> {
+        Ok(self.history_some(path, None, usize::MAX)?.0)
+    }
+
+    /// The same from a moment back, at most so many, and whether there are more.
+    pub fn history_some(
+        &self,
+        path: &WorkspacePath,
+        before: Option<Seq>,
+        most: usize,
+    ) -> Result<(Vec<Iteration>, bool)> {
         let dead = self.taken_back(None)?;
-        let (mut path, mut until) = (path.clone(), Seq(u64::MAX));
-        let mut iterations = Vec::new();
+        let until = before.map_or(Seq(u64::MAX), |seq| Seq(seq.0.saturating_sub(1)));
+        let (mut iterations, mut more) = (Vec::new(), false);
+        self.for_each_version(path, until, &mut |record, at, change| {
+            more = iterations.len() >= most;
+            if !more {
+                iterations.push(self.iteration(record, change, !dead.contains(&at))?);
+            }
+            Ok(!more)
+        })?;
+        Ok((iterations, more))
+    }
+
+    /// Calls back with every change of a file up to a moment, newest first and across renames, until
+    /// told to stop; tells whether it was.
+    pub(super) fn for_each_version(
+        &self,
+        path: &WorkspacePath,
+        mut until: Seq,
+        visit: &mut dyn FnMut(&Record, ChangeRef, &Change) -> Result<bool>,
+    ) -> Result<bool> {
+        let mut path = path.clone();
         loop {
             let mut moved = None;
             let mut seqs = self.catalog.touching(&path.parent().unwrap_or_default())?;
@@ -171,8 +210,9 @@ impl Workspace {
                         continue;
                     }
                     let index = u32::try_from(index).unwrap_or(u32::MAX);
-                    let live = !dead.contains(&ChangeRef { seq, index });
-                    iterations.push(self.iteration(&record, change, live)?);
+                    if !visit(&record, ChangeRef { seq, index }, change)? {
+                        return Ok(true);
+                    }
                     if let Some(from) = &change.from {
                         moved = Some(from.path.clone());
                     }
@@ -184,7 +224,7 @@ impl Workspace {
             }
             match moved {
                 Some(from) => path = from,
-                None => return Ok(iterations),
+                None => return Ok(false),
             }
         }
     }
@@ -264,11 +304,13 @@ impl Workspace {
                 std::io::copy(&mut reader, out).at("write", path.as_path()).map(drop)
             }
             Entry::Symlink(link) => out.write_all(&link.target).at("write", path.as_path()),
-            Entry::Unknown(why) => {
-                Err(Error::UnknownTarget(format!("a file at {path} ({})", why_text(why))))
-            }
             other => {
-                Err(Error::UnknownTarget(format!("a file at {path} (it is {})", other.kind())))
+                let why = match &other {
+                    Entry::Unknown(why) => why_text(*why).to_owned(),
+                    Entry::Absent => "nothing stood there at that moment".to_owned(),
+                    other => format!("it is a {}", other.kind()),
+                };
+                Err(Error::NoContent { path: path.clone(), why })
             }
         }
     }
@@ -276,7 +318,9 @@ impl Workspace {
     /// Gives a moment a name; tells which moment it is, in words.
     pub fn pin(&mut self, target: &str, name: &str) -> Result<String> {
         let reserved = ["start", "now"].contains(&name) || name.contains(':') || name.is_empty();
-        if reserved || super::moment::fits(name, name) {
+        let is_time = super::moment::parse_time(name, self.now()).is_some();
+        if reserved || is_time || name.contains(char::is_control) || super::moment::fits(name, name)
+        {
             return Err(Error::Usage(format!("{name:?} cannot be the name of a pin")));
         }
         let _lock = self.lock(super::PATIENCE)?;

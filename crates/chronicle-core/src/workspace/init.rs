@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::capture::{Found, Look};
 use super::link::group_links;
+use super::look_around::unread;
 use super::sketch::Sketch;
 use super::{PATIENCE, Workspace, key};
 use crate::catalog::{Batch, Catalog, Durability, LocalState, Log};
@@ -149,23 +150,17 @@ impl Workspace {
         for batch in batches(&candidates) {
             cancelled(options)?;
             let listings = pending.completed_by(batch);
-            self.take_batch(batch, &listings, &table, snapshot, options, &mut progress)?;
+            let taken =
+                self.take_batch(batch, &listings, &table, snapshot, options, &mut progress)?;
+            report.files += taken.files;
+            report.bytes += taken.bytes;
+            report.problems.extend(taken.problems);
             failpoint::hit("init_after_batch");
         }
-        report.files = candidates.iter().filter(|candidate| is_file(candidate)).count() as u64;
-        report.bytes = candidates
-            .iter()
-            .filter(|c| is_file(c))
-            .filter_map(|c| Some(c.stat?.signature.size))
-            .sum();
-        report.problems = survey
-            .problems
-            .iter()
-            .map(|problem| KeptView {
-                path: problem.path.to_string(),
-                reason: problem.detail.clone(),
-            })
-            .collect();
+        report.problems.extend(survey.problems.iter().map(|problem| KeptView {
+            path: problem.path.to_string(),
+            reason: problem.detail.clone(),
+        }));
         survey.listings = pending.rest();
         self.finish_baseline(survey, &table)
     }
@@ -195,7 +190,7 @@ impl Workspace {
         snapshot: SnapshotId,
         options: &InitOptions<'_>,
         progress: &mut Progress,
-    ) -> Result<()> {
+    ) -> Result<Taken> {
         let base = *progress;
         let report = |files: u64, bytes: u64| {
             if let Some(callback) = options.progress {
@@ -217,7 +212,8 @@ impl Workspace {
             candidates.iter().filter_map(|c| Some(c.stat?.signature.size)).sum::<u64>();
         let sketch = Sketch::new(table, self.tops(), self.catalog.head()?.seq);
         let mut pairs: Vec<_> = candidates.iter().map(|c| c.was.clone()).zip(examined).collect();
-        group_links(&mut pairs, &|index| self.born_ns(&candidates[index].path));
+        group_links(&mut pairs, &[], &|index| self.born_ns(&candidates[index].path));
+        let taken = Taken::of(candidates, &pairs);
         // Content is made durable while what it means is worked out.
         let (objects, look) = std::thread::scope(|scope| {
             let objects = scope.spawn(|| intake.finish());
@@ -230,7 +226,8 @@ impl Workspace {
         if !changes.is_empty() {
             batch.records.extend(self.outcome_records(baseline_labels(snapshot), changes));
         }
-        self.commit_batch(batch, Durability::PowerCut).map(drop)
+        self.commit_batch(batch, Durability::PowerCut)?;
+        Ok(taken)
     }
 
     /// Accepts the workspace's present filter rules and settings, and tells what was pending.
@@ -301,8 +298,26 @@ fn cancelled(options: &InitOptions<'_>) -> Result<()> {
     }
 }
 
-fn is_file(candidate: &Candidate) -> bool {
-    candidate.stat.is_some_and(|stat| stat.signature.mode & 0o170_000 == 0o100_000)
+/// What came of a batch: only what is in the store counts.
+#[derive(Default)]
+struct Taken {
+    files: u64,
+    bytes: u64,
+    problems: Vec<KeptView>,
+}
+
+impl Taken {
+    fn of(candidates: &[Candidate], pairs: &[(Option<Known>, Examined)]) -> Self {
+        let mut taken = Self::default();
+        for pair in candidates.iter().zip(pairs) {
+            if let Entry::File(file) = &pair.1.1.known.entry {
+                taken.files += 1;
+                taken.bytes += file.size;
+            }
+            taken.problems.extend(unread(pair));
+        }
+        taken
+    }
 }
 
 fn baseline_labels(snapshot: SnapshotId) -> Labels {

@@ -14,7 +14,7 @@ use crate::failpoint;
 use crate::home::{private_directory, sync_directory};
 use crate::id::{Seq, SnapshotId};
 use crate::isolated::{
-    GOING, RunPlace, Stage, State, first_process_lives, hindrance, is_overlay, remove_tree,
+    GOING, RunPlace, Stage, State, first_process_lives, freeze, hindrance, is_overlay, remove_tree,
     uses_user_xattrs,
 };
 use crate::lock::Lock;
@@ -46,6 +46,12 @@ impl IsolatedRun {
     /// The directory that takes what the command writes.
     pub fn upper(&self) -> PathBuf {
         self.place.upper()
+    }
+
+    /// What lies below the layer: the workspace, or what stood there when the run was prepared, if that could be frozen.
+    pub fn lower(&self, root: &Path) -> PathBuf {
+        let frozen = self.place.frozen();
+        if frozen.exists() { frozen } else { root.to_owned() }
     }
 
     /// The directory that the kernel needs beside it.
@@ -97,6 +103,8 @@ impl Workspace {
             private_directory(&directory)?;
         }
         self.make_alike(&place.upper())?;
+        // Not before everything is recorded: what changes in between then counts as somebody else's.
+        freeze(self.roots.workspace().handle()?, &place.frozen());
         failpoint::hit("isolated_before_state");
         let state = State {
             id,

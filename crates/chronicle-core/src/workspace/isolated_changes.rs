@@ -232,7 +232,7 @@ impl Reading<'_> {
             let path: &WorkspacePath = &candidates[index].path;
             self.layer.roots.born_ns(path).ok().flatten().unwrap_or(0)
         };
-        group_links(&mut pairs, &born);
+        group_links(&mut pairs, &[], &born);
         for (candidate, (_, examined)) in candidates.into_iter().zip(pairs) {
             self.add(candidate, examined, touches)?;
         }

@@ -202,7 +202,7 @@ impl Workspace {
         let neutral = |path: &WorkspacePath| touches.get(path).is_some_and(|t| t.neutral);
         planned.draft.conflicts.retain(|conflict| !neutral(&conflict.path));
         decide_filtered(&mut planned.draft, conflicts, &touches, request.on_conflict);
-        planned.digest = digest(&planned.draft);
+        planned.digest = digest(&planned.draft, &[]);
         Ok(CommitPlan { planned, left, _hold })
     }
 
@@ -435,6 +435,7 @@ fn nothing(state: &State, now: Time) -> Planned {
         draft: Draft::default(),
         git: Vec::new(),
         shared: Vec::new(),
+        irreversible: Vec::new(),
         target_time: state.time,
         moves_head: false,
         labels: Labels::default(),

@@ -3,10 +3,10 @@
 use std::io::Read;
 
 use super::Workspace;
-use super::compare::{Between, differs};
+use super::compare::{Between, diff_change, differs};
 use super::isolated::{IsolatedRun, take_over};
 use super::isolated_changes::{Eyes, Touched};
-use super::views::{COUNT_LIMIT, change_type, entry_view, object_text, path_text, timestamp};
+use super::views::{COUNT_LIMIT, change_type, timestamp};
 use crate::entry::Entry;
 use crate::error::{Context, Result};
 use crate::isolated::{Layer, RunPlace, State, holds_more_than};
@@ -123,32 +123,15 @@ impl Workspace {
             true => Some(self.patch_with((path, None), before, after, &later)?),
             false => None,
         };
-        let (shown, path_b64) = path_text(path);
-        Ok(DiffChange {
-            path: shown,
-            path_b64,
-            change_type: change_type(before, after, false).to_owned(),
-            from: None,
-            before_hash: object_text(before),
-            after_hash: object_text(after),
-            size_bytes: match after {
-                Entry::File(file) => file.size,
-                _ => 0,
-            },
-            inserted: counts.inserted,
-            deleted: counts.deleted,
-            binary: counts.binary,
-            before: entry_view(before),
-            after: entry_view(after),
-            patch,
-        })
+        let between = Between::unrecorded(before.clone(), after.clone());
+        Ok(diff_change(path, &between, &counts, patch))
     }
 }
 
 /// Whether people want to see it: not what git does behind the scenes, nor times alone.
 fn is_shown(touched: &Touched) -> bool {
     let Touched { before, after, neutral, .. } = touched;
-    let between = Between { before: before.clone(), after: after.clone(), from: None };
+    let between = Between::unrecorded(before.clone(), after.clone());
     !neutral && differs(&between)
 }
 

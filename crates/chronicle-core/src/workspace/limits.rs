@@ -13,7 +13,7 @@ use crate::process::Process;
 use crate::retention::Policy;
 use crate::room::{self, Limits};
 use crate::secret::SecretRules;
-use crate::settings::{HOME_FILE, Settings, WORKSPACE_FILE};
+use crate::settings::{CheckpointSettings, EffectSettings, HOME_FILE, Settings, WORKSPACE_FILE};
 use crate::store::Intake;
 use crate::view::PruneReport;
 
@@ -50,10 +50,14 @@ impl Workspace {
                 let wider = (current != accepted).then_some(text);
                 (current, wider)
             }
-            // More that is sealed needs nobody's leave, whatever else is waiting for one.
+            // More that is sealed or marked needs nobody's leave, whatever else is waiting for one.
             Ok((current, _)) => {
                 let mut own = accepted;
                 own.secrets.encrypt.extend(current.secrets.encrypt);
+                own.effects.commands.extend(current.effects.commands);
+                own.effects.tools.extend(current.effects.tools);
+                own.checkpoint.when.commands.extend(current.checkpoint.when.commands);
+                own.checkpoint.when.tools.extend(current.checkpoint.when.tools);
                 (own, None)
             }
         };
@@ -119,6 +123,17 @@ impl Workspace {
     /// How much room the history may take: the home's own settings outrank a workspace's.
     pub(super) fn limits(&self) -> Result<Limits> {
         Ok(self.held()?.limits())
+    }
+
+    /// What cannot be taken back, as the home and the workspace say.
+    pub(super) fn effect_settings(&self) -> Result<EffectSettings> {
+        let held = self.held()?;
+        Ok(held.home.effects.joined(&held.own.effects))
+    }
+
+    /// What checkpoints are made of, and when.
+    pub(super) fn checkpoint_settings(&self) -> Result<&CheckpointSettings> {
+        Ok(&self.held()?.own.checkpoint)
     }
 
     /// Begins to take content in, within the limits.

@@ -136,7 +136,8 @@ impl Workspace {
         let mut sketch = Sketch::new(table, self.tops(), seq);
         let mut pairs: Vec<_> =
             survey.candidates.iter().map(|c| c.was.clone()).zip(examined).collect();
-        group_links(&mut pairs, &|index| self.born_ns(&survey.candidates[index].path));
+        let born = |index: usize| self.born_ns(&survey.candidates[index].path);
+        group_links(&mut pairs, &survey.vanished, &born);
         sketch.add_vanished(&survey.vanished);
         let moved = self.moved(&survey, &pairs)?;
         let unread: Vec<_> = survey.candidates.iter().zip(&pairs).filter_map(unread).collect();
@@ -246,7 +247,7 @@ impl Workspace {
 }
 
 /// What could not be read, and why: a capture that met it saw only a part.
-fn unread(
+pub(super) fn unread(
     (candidate, (_, examined)): (&Candidate, &(Option<Known>, Examined)),
 ) -> Option<KeptView> {
     match examined.known.entry {

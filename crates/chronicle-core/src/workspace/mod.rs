@@ -3,14 +3,18 @@
 mod armed;
 mod attribute;
 mod before;
+mod blame;
 mod by_process;
 mod calls;
 mod capture;
+mod checkpoints;
 mod clones;
 mod compare;
 mod conversation;
 mod doctor;
+mod effects;
 mod export;
+mod file_diff;
 mod finish;
 mod forget;
 mod heads;
@@ -35,6 +39,9 @@ mod mounted;
 mod mounted_tests;
 mod operator;
 mod outcomes;
+mod outline;
+#[cfg(test)]
+mod outline_tests;
 mod past;
 mod prune;
 mod purge;
@@ -60,6 +67,7 @@ mod sessions;
 mod sketch;
 mod status;
 mod tasks;
+mod timeline;
 mod timings;
 mod touches;
 mod turns;
@@ -77,10 +85,13 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use calls::{Call, CallEnd};
+pub use calls::{Call, CallEnd, CallStart};
 pub use capture::{SettleReport, SnapshotRequest};
+pub(crate) use checkpoints::contents_of;
+pub use checkpoints::{CheckpointGuard, CheckpointRecord, NewCheckpoint, encode_contents};
 pub use compare::DiffRequest;
 pub use conversation::{News, Prompt};
+pub use effects::CheckpointWanted;
 pub use export::ExportRequest;
 pub(crate) use finish::pending_objects;
 pub use forget::Forgettable;
@@ -94,6 +105,10 @@ pub use known_names::KnownNames;
 pub use mirror::{Alone, Mirrored, Position, Pushing};
 pub use mount_place::MountPlace;
 pub use mounted::{Deed, FoldReport, MountLog, SavedAs};
+pub use outline::{
+    ChangesOf, FileSpan, FileVersion, LineStat, Outline, SnapshotBrief, Stretch, StretchView,
+    exact_path, view_of,
+};
 pub use purge::HistorySize;
 pub use receive::Arrival;
 pub(crate) use replica_conflicts::conflict_objects;
@@ -103,6 +118,7 @@ pub use replica_types::{
     ReplicaNews, ReplicaRow, ReplicaState, Resolution, WriteBack,
 };
 pub use rewind::{GitChoice, RewindKind, RewindRequest};
+pub use timeline::TimelineQuery;
 pub use touches::{Touch, Touches};
 pub use turns::{RunTicket, TurnRequest};
 pub use verify::VerifyRequest;
@@ -147,6 +163,8 @@ mod key {
     pub(super) const RECORDED: &str = "recorded";
     pub(super) const REPLICA: &str = "replica";
     pub(super) const UNDER_WAY: &str = "under_way";
+    /// The sessions whose the active transaction is, a line each.
+    pub(super) const TRANSACTION_OF: &str = "transaction_of";
 }
 
 /// One opened workspace.

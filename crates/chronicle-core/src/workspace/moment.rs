@@ -72,6 +72,9 @@ impl Workspace {
         if let Some(moment) = self.pin_moment(name)? {
             return Ok(moment);
         }
+        if let Some(moment) = self.checkpoint_moment(name)? {
+            return Ok(moment);
+        }
         if let Some(moment) = self.time_moment(name)? {
             return Ok(moment);
         }
@@ -93,17 +96,21 @@ impl Workspace {
 
     fn turn_moment(&self, number: &str, side: Side) -> Result<Option<Moment>> {
         let Ok(number) = number.parse::<i64>() else { return Ok(None) };
-        let turns = self.turns()?;
         let turn = if number < 0 {
-            let mut ended: Vec<_> = turns.iter().filter(|turn| turn.end_seq.is_some()).collect();
+            let turns = self.turns()?;
+            let mut ended: Vec<_> =
+                turns.into_iter().filter(|turn| turn.end_seq.is_some()).collect();
             ended.sort_by_key(|turn| turn.end_seq);
             let back = usize::try_from(number.unsigned_abs()).unwrap_or(usize::MAX);
-            ended.len().checked_sub(back).map(|index| ended[index])
+            ended.len().checked_sub(back).map(|index| ended.swap_remove(index))
         } else {
-            turns.iter().find(|turn| turn.number == number.unsigned_abs())
+            match self.turn_view(number.unsigned_abs()) {
+                Err(Error::UnknownTarget(_)) => None,
+                found => Some(found?),
+            }
         };
         let Some(turn) = turn else {
-            let first = turns.first().map_or(0, |turn| turn.number);
+            let first = self.turns()?.first().map_or(0, |turn| turn.number);
             let gone = number > 0 && number.unsigned_abs() < first;
             return if gone { Err(self.gone(format!("turn {number}"))?) } else { Ok(None) };
         };
@@ -156,6 +163,15 @@ impl Workspace {
         Ok(None)
     }
 
+    fn checkpoint_moment(&self, name: &str) -> Result<Option<Moment>> {
+        let all = self.checkpoints()?;
+        let Some(found) = all.iter().rev().find(|it| it.name.as_deref() == Some(name)) else {
+            return Ok(None);
+        };
+        let words = format!("the moment of checkpoint {name} ({})", found.id.short());
+        self.at(found.moment, words, None).map(Some)
+    }
+
     fn time_moment(&self, text: &str) -> Result<Option<Moment>> {
         let Some(time) = parse_time(text, self.now()) else { return Ok(None) };
         let mut low = 0;
@@ -197,7 +213,11 @@ impl Workspace {
         let (Some(first), Some(last)) = (seqs.first(), seqs.last()) else {
             return Err(Error::UnknownTarget(id.to_string()));
         };
-        let labels = self.read_header(*first)?.labels;
+        let header = self.read_header(*first)?;
+        let labels = header.labels;
+        if let (Kind::Checkpoint, Some(target)) = (header.kind, labels.target) {
+            return self.at(target, format!("the moment of checkpoint {}", id.short()), None);
+        }
         let by_agent = !matches!(labels.action.as_deref(), Some("external" | "init"));
         let session = by_agent.then(|| session_of(&labels));
         let summary = labels.summary.unwrap_or_default();
@@ -210,7 +230,7 @@ impl Workspace {
 }
 
 /// A time by the clock (RFC 3339) or a span back from now (`90s`, `10m`, `2h`, `3d`, `1w`).
-fn parse_time(text: &str, now: Time) -> Option<Time> {
+pub(super) fn parse_time(text: &str, now: Time) -> Option<Time> {
     if let Ok(timestamp) = text.parse::<Timestamp>() {
         return i64::try_from(timestamp.as_nanosecond()).ok().map(Time);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::attribute::{Announced, Group, Openings, PERSON, attribute, session_of};
+use super::attribute::{Announced, Group, Openings, PERSON, attribute, session_of, takes};
 use super::calls::Grace;
 use super::capture::{Found, Look};
 use super::{Workspace, key};
@@ -69,9 +69,6 @@ impl Workspace {
             if closing.closes(announced) {
                 groups.entry(Group::Action(index)).or_default();
                 batch.closes.push((Open::Intent, announced.id.0.to_vec()));
-                if announced.ended {
-                    batch.local.push((Local::Ended, announced.id.0.to_vec(), None));
-                }
             }
         }
         if !groups.is_empty() {
@@ -82,7 +79,7 @@ impl Workspace {
         for (group, changes) in groups {
             let mut labels = self.group_labels(group, open, &changes, &look.moves)?;
             labels.partial = partial;
-            if group != Group::External {
+            if group != Group::External && takes(&open.transaction_of, &labels) {
                 labels.transaction = labels.transaction.or(open.transaction);
             }
             ids.extend(labels.snapshot);
@@ -247,9 +244,7 @@ impl Workspace {
             past.graces = Some(self.graces()?.0);
         }
         let time = after.meta().map_or(self.now(), |meta| Time(meta.mtime_ns));
-        let wrote = |grace: &&Grace| {
-            grace.until != Time(i64::MAX) && time <= grace.until && grace.paths.contains(path)
-        };
+        let wrote = |grace: &&Grace| time <= grace.until && grace.paths.contains(path);
         let Some(grace) = past.graces.iter().flatten().rev().find(wrote) else { return Ok(None) };
         let session = session_of(&self.late_labels(&grace.id)?);
         Ok(Some((Group::Late(grace.id), session)))

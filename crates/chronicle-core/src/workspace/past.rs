@@ -4,12 +4,22 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use super::Workspace;
+use super::views::{entry_view, path_text, timestamp};
 use crate::catalog::{LocalState, Log};
+use crate::codec;
 use crate::entry::{Entry, Why};
 use crate::error::{Error, Result};
 use crate::id::Seq;
-use crate::path::WorkspacePath;
+use crate::path::{WorkspacePath, escape};
+use crate::record::Kind;
 use crate::store::ContentStorage;
+use crate::view::{CheckpointNote, EntryView, SCHEMA, TreeEntry, TreeView};
+
+impl From<&Entry> for EntryView {
+    fn from(entry: &Entry) -> Self {
+        entry_view(entry)
+    }
+}
 
 impl Workspace {
     /// The position that a target names, if it can still be reached.
@@ -20,6 +30,21 @@ impl Workspace {
     /// The position of the last record.
     pub fn last_position(&self) -> Result<Seq> {
         Ok(self.catalog.head()?.seq)
+    }
+
+    /// What the log says about checkpoints, oldest first.
+    pub fn checkpoint_notes(&self) -> Result<Vec<CheckpointNote>> {
+        let read = |seq: Seq| {
+            let sealed = self.catalog.record(seq)?.ok_or_else(|| Error::missing_record(seq))?;
+            let record = codec::decode_header(&sealed.leaf);
+            let record = record.map_err(|source| Error::Record { seq, source })?;
+            let lock = record.labels.checkpoint.map(|holds| self.objects()?.get(&holds.lock));
+            let parts = lock.and_then(Result::ok).map(|lock| parts_of(&lock)).unwrap_or_default();
+            let (action, summary) = (record.labels.action, record.labels.summary);
+            let timestamp = timestamp(record.time);
+            Ok(CheckpointNote { seq: seq.0, timestamp, action, summary, parts })
+        };
+        self.catalog.of_kind(Kind::Checkpoint)?.into_iter().map(read).collect()
     }
 
     /// What stood directly in a directory just after a record, by name; nothing if it was none.
@@ -54,6 +79,27 @@ impl Workspace {
         Ok(standing)
     }
 
+    /// A page of what stood directly in a directory at a moment, by name: what is behind a name.
+    pub fn tree_view(
+        &self,
+        moment: Seq,
+        directory: &WorkspacePath,
+        after: Option<&[u8]>,
+        most: usize,
+    ) -> Result<TreeView> {
+        let standing = self.directory_at(moment, directory)?;
+        let mut left = standing.into_iter().filter(|(name, _)| after.is_none_or(|a| &name[..] > a));
+        let entries = left.by_ref().take(most).map(|(name, entry)| {
+            let (path, path_b64) = path_text(&directory.join(&name));
+            let name = escape(&name).into_owned();
+            TreeEntry { name, path, path_b64, entry: entry_view(&entry) }
+        });
+        let entries = entries.collect();
+        let (schema, seq) = (SCHEMA, moment.0);
+        let path = if directory.is_root() { String::new() } else { directory.to_string() };
+        Ok(TreeView { schema, path, seq, entries, more: left.next().is_some() })
+    }
+
     /// What stood at a path just after a record.
     pub fn entry_just_after(&self, moment: Seq, path: &WorkspacePath) -> Result<Entry> {
         self.entry_at(path, moment)
@@ -78,4 +124,21 @@ impl Workspace {
             .map(drop)
             .map_err(|source| Error::Corrupt { object, why: source.to_string() })
     }
+}
+
+/// The parts that a checkpoint's lock file names; whatever else is in it is for those who restore.
+fn parts_of(lock: &[u8]) -> Vec<String> {
+    #[derive(serde::Deserialize)]
+    struct Part {
+        name: String,
+        kind: String,
+    }
+    #[derive(serde::Deserialize)]
+    struct Lock {
+        #[serde(default)]
+        part: Vec<Part>,
+    }
+    let text = std::str::from_utf8(lock).unwrap_or_default();
+    let lock: Lock = toml::from_str(text).unwrap_or(Lock { part: Vec::new() });
+    lock.part.into_iter().map(|part| format!("{} {}", part.kind, part.name)).collect()
 }

@@ -103,6 +103,8 @@ impl Workspace {
                 protected.pins.extend(labels.target);
             }
         }
+        let held = self.checkpoints()?.into_iter().filter(|checkpoint| !checkpoint.dropped);
+        protected.pins.extend(held.map(|checkpoint| checkpoint.moment));
         protected.pins.extend(self.isolated_starts()?);
         protected.whole.extend(self.needed_for_replication()?);
         for kind in [Open::Intent, Open::Turn, Open::Transaction] {

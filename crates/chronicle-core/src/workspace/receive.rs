@@ -156,7 +156,7 @@ impl Workspace {
     /// workspace differs from that.
     pub fn catch_up(&mut self, mut arrival: Arrival, standing: Option<&Standing>) -> Result<Head> {
         let _lock = self.lock(PATIENCE)?;
-        self.wait_for_calls(false, false)?;
+        self.refuse_calls(false)?;
         arrival.check()?;
         let (here, came) = (self.catalog.head()?, arrival.head()?);
         if came.seq <= here.seq || arrival.link_at(here.seq)? != here {

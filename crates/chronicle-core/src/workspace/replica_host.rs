@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::replica_registry::Remembered;
 use super::replica_types::{Answer, HostPlace, PushChanges, PushLimits, WriteBack};
-use super::replica_write::{OwnTree, Put, Supply, TRIES};
+use super::replica_write::{OwnTree, Put, Supply, TRIES, is_secret_here};
 use super::{PATIENCE, Workspace};
 use crate::catalog::{Local, Log};
 use crate::codec::Encoder;
@@ -60,7 +60,8 @@ impl Workspace {
         }
         let _one_moment = self.catalog.reading()?;
         let head = self.own_place()?;
-        let mut push = Gathering { at: after, items: BTreeMap::new(), bytes: 0 };
+        let mut push =
+            Gathering { at: after, items: BTreeMap::new(), bytes: 0, content: limits.content };
         while push.at < head.seq && push.items.len() < limits.items && push.bytes < limits.bytes {
             let records = self.catalog.read(push.at, RECORDS)?;
             if records.is_empty() {
@@ -148,10 +149,26 @@ impl Workspace {
         Ok(answer)
     }
 
+    /// Which of some writes would put something secret here, so that it never travels.
+    pub fn secret_writes(
+        &self,
+        writes: &[Write],
+        contents: &dyn ContentStorage,
+    ) -> Result<HashSet<WorkspacePath>> {
+        let (rules, supply) = (self.secret_rules()?, Supply::new(contents, self.objects()?));
+        let mut secret = HashSet::new();
+        for write in writes.iter().filter(|write| !stays_home(&write.path)) {
+            if is_secret_here(&rules, &write.path, &write.after, &supply)? {
+                secret.insert(write.path.clone());
+            }
+        }
+        Ok(secret)
+    }
+
     fn judged(&self, request: &WriteBack<'_>, supply: &Supply<'_>) -> Result<Judged> {
         let (rules, mut secret) = (self.secret_rules()?, HashSet::new());
         for write in request.writes.iter().filter(|write| !stays_home(&write.path)) {
-            if self.is_secret_here(&rules, &write.path, &write.after, supply)? {
+            if is_secret_here(&rules, &write.path, &write.after, supply)? {
                 secret.insert(&write.path);
             }
         }
@@ -236,6 +253,7 @@ struct Gathering {
     at: Seq,
     items: BTreeMap<WorkspacePath, Item>,
     bytes: usize,
+    content: u64,
 }
 
 impl Gathering {
@@ -250,6 +268,11 @@ impl Gathering {
                 continue;
             }
             self.bytes += ITEM_BYTES + change.path.as_bytes().len();
+            if let Version::File { size, .. } = &version
+                && *size <= self.content
+            {
+                self.bytes += usize::try_from(*size).unwrap_or(usize::MAX);
+            }
             let item = Item { path: change.path.clone(), seq: record.seq, version };
             self.items.insert(change.path, item);
         }

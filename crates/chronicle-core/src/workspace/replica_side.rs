@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::replica_registry::decoded;
 use super::replica_types::{PushReport, ReplicaState};
-use super::replica_write::{OwnTree, Put, Supply, TRIES};
+use super::replica_write::{OwnTree, Put, Supply, TRIES, is_secret_here, on_threads};
 use super::{PATIENCE, Workspace, key};
 use crate::catalog::{Batch, Durability, Local, LocalState, Log};
 use crate::codec::{DecodeError, Decoder, Encoder};
@@ -66,6 +66,13 @@ impl Side {
     pub(super) fn row(&self) -> (&'static str, Option<Vec<u8>>) {
         (key::REPLICA, Some(self.state.encode(self.part)))
     }
+}
+
+/// What is known of the content of a step.
+enum Found {
+    Missing(crate::id::ObjectId),
+    Secret,
+    Fine,
 }
 
 /// What a push is applied with.
@@ -239,22 +246,26 @@ impl Workspace {
         report: &mut PushReport,
     ) -> Result<()> {
         let rules = self.secret_rules()?;
-        let mut steps = Vec::new();
-        for step in std::mem::take(&mut received.steps) {
-            let missing = match step.put.object() {
-                Some(object) if !supply.exists(&object)? => Some(object),
-                _ => None,
-            };
-            if let Some(object) = missing {
-                if !self.is_left_alone(&step.path)? {
+        let all = std::mem::take(&mut received.steps);
+        let found = on_threads(&all, |step| match step.put.object() {
+            Some(object) if !supply.exists(&object)? => Ok(Found::Missing(object)),
+            _ => match is_secret_here(&rules, &step.path, &step.put, supply)? {
+                true => Ok(Found::Secret),
+                false => Ok(Found::Fine),
+            },
+        })?;
+        let mut steps = Vec::with_capacity(all.len());
+        for (step, found) in all.into_iter().zip(found) {
+            match found {
+                Found::Fine => steps.push(step),
+                Found::Secret => received.left.push(left(step, push, WhyLeft::StaysHome)),
+                Found::Missing(object) if !self.is_left_alone(&step.path)? => {
                     return Err(Error::Missing(object));
                 }
-                report.wanted.push(object);
-                received.left.push(left(step, push, WhyLeft::InTheWay));
-            } else if self.is_secret_here(&rules, &step.path, &step.put, supply)? {
-                received.left.push(left(step, push, WhyLeft::StaysHome));
-            } else {
-                steps.push(step);
+                Found::Missing(object) => {
+                    report.wanted.push(object);
+                    received.left.push(left(step, push, WhyLeft::InTheWay));
+                }
             }
         }
         received.steps = steps;

@@ -1,6 +1,6 @@
 //! The tree that is known, with hashed directories, for a resync.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::Workspace;
 use super::replica_registry::decoded;
@@ -21,6 +21,23 @@ pub struct HashedTree {
 }
 
 impl HashedTree {
+    /// The tree of what stands at some paths at a place; what lies in no directory among them is not in it.
+    pub fn of<'v>(
+        at: Place,
+        standing: impl Iterator<Item = (&'v WorkspacePath, &'v Version)>,
+    ) -> Self {
+        let mut names: HashMap<WorkspacePath, BTreeMap<Vec<u8>, Version>> = HashMap::new();
+        for (path, version) in standing.filter(|(_, version)| version.is_present()) {
+            if let Some(parent) = path.parent() {
+                let name = path.name().to_vec();
+                names.entry(parent).or_default().insert(name, version.clone());
+            }
+        }
+        let mut directories = HashMap::new();
+        let root = hang(&mut names, &WorkspacePath::root(), &mut directories);
+        Self { at, directories, root }
+    }
+
     /// The hash of everything.
     pub fn digest(&self) -> Digest {
         self.root
@@ -54,6 +71,25 @@ impl Workspace {
         let root = planter.plant(&WorkspacePath::root())?;
         Ok(HashedTree { at, directories: planter.directories, root })
     }
+}
+
+/// Moves what a directory holds into its place, from below.
+fn hang(
+    names: &mut HashMap<WorkspacePath, BTreeMap<Vec<u8>, Version>>,
+    directory: &WorkspacePath,
+    directories: &mut HashMap<WorkspacePath, Vec<Node>>,
+) -> Digest {
+    let mut nodes = Vec::new();
+    for (name, version) in names.remove(directory).unwrap_or_default() {
+        let below =
+            version.is_directory().then(|| hang(names, &directory.join(&name), directories));
+        nodes.push(Node { name, version, below });
+    }
+    let hash = digest(&nodes);
+    if !nodes.is_empty() {
+        directories.insert(directory.clone(), nodes);
+    }
+    hash
 }
 
 struct Planter<'a> {

@@ -19,8 +19,10 @@ pub struct HostPlace {
 pub struct PushLimits {
     /// Items; one record is never divided, so that it may be some more.
     pub items: usize,
-    /// Bytes of items on the wire, without contents, about.
+    /// Bytes of items on the wire, about.
     pub bytes: usize,
+    /// Contents up to this size count among them: they travel inside.
+    pub content: u64,
 }
 
 /// What changed in a host's log.

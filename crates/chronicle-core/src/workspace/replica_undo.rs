@@ -43,8 +43,8 @@ impl Workspace {
         let links = self.link_members(&tasks)?;
         let secrets = self.home.secrets().clone();
         let work = Work { id: DIRECT, moves: vec![], tasks, links, touch: false, secrets };
-        let (_, written) = apply::put(&self.roots, &work, self.objects()?, &is_kept)?;
-        apply::remove_direct(&self.roots, &written)
+        let written = apply::put(&self.roots, work, self.objects()?, &is_kept)?;
+        apply::remove_direct(&self.roots, &written.staging)
     }
 
     /// What stands at a path, as far as it must be told apart from something else.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Read;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::finish::Ended;
@@ -14,6 +15,7 @@ use crate::apply::{self, DIRECT, Task, Unrecorded, Work};
 use crate::catalog::{Batch, Durability};
 use crate::entry::{Author, Change, Entry, Evidence};
 use crate::error::{Error, Result};
+use crate::fs::Stat;
 use crate::id::{ObjectId, Seq};
 use crate::known::{Known, Part};
 use crate::look::Candidate;
@@ -21,7 +23,7 @@ use crate::objects::Objects;
 use crate::path::WorkspacePath;
 use crate::replica::{Owner, Stand, Standing, Step, Version, stays_home};
 use crate::secret::{Class, SecretRules};
-use crate::store::{ContentStorage, Piece, Row, StoreLock};
+use crate::store::{ContentStorage, Piece, Row, StoreLock, unpacked_length};
 
 /// How often something is written anew that somebody changed meanwhile.
 pub(super) const TRIES: usize = 4;
@@ -33,24 +35,44 @@ const READ_MOST: usize = 64 << 20;
 /// How many records of a directory are searched for the last change of a path.
 const PAST: u32 = 64;
 
+/// Paths at which nothing stands: nothing is below them either, and nobody need look.
+#[derive(Default)]
+struct Absences(HashSet<WorkspacePath>);
+
+impl Absences {
+    fn stat(&mut self, workspace: &Workspace, path: &WorkspacePath) -> Result<Option<Stat>> {
+        let is_below = path.parent().is_some_and(|parent| self.0.contains(&parent));
+        let stat = if is_below { None } else { workspace.stat(path)? };
+        if stat.is_none() {
+            self.0.insert(path.clone());
+        }
+        Ok(stat)
+    }
+}
+
 /// What stands in the workspace, for decisions: what is known, and where nothing is, what the disk says.
 pub(super) struct OwnTree<'w> {
     workspace: &'w Workspace,
     cache: KnownCache<'w>,
+    absences: RefCell<Absences>,
     failure: RefCell<Option<Error>>,
 }
 
 impl<'w> OwnTree<'w> {
     pub(super) fn new(workspace: &'w Workspace) -> Result<Self> {
         let cache = KnownCache::new(&workspace.catalog)?;
-        Ok(Self { workspace, cache, failure: RefCell::default() })
+        let (absences, failure) = (RefCell::default(), RefCell::default());
+        Ok(Self { workspace, cache, absences, failure })
     }
 
     fn version(&self, path: &WorkspacePath) -> Result<Option<Version>> {
         match self.cache.get(path)? {
             Some(known) if known.part != Part::Ordinary => Ok(None),
             Some(known) => Ok(Version::of(&known.entry)),
-            None => Ok(self.workspace.stat(path)?.is_none().then_some(Version::Absent)),
+            None => {
+                let stat = self.absences.borrow_mut().stat(self.workspace, path)?;
+                Ok(stat.is_none().then_some(Version::Absent))
+            }
         }
     }
 
@@ -220,18 +242,19 @@ impl Workspace {
     ) -> Result<Vec<WorkspacePath>> {
         let cache = KnownCache::new(&self.catalog)?;
         let (mut stale, mut above) = (BTreeSet::new(), HashSet::new());
+        let mut absences = Absences::default();
         for (path, goes) in paths {
             for directory in path.ancestors().take_while(|directory| !directory.is_root()) {
                 if !above.insert(directory.clone()) {
                     break;
                 }
                 let was = cache.get(&directory)?.is_some_and(|known| known.entry.is_directory());
-                let is = self.stat(&directory)?.is_some_and(|stat| stat.is_directory());
+                let is = absences.stat(self, &directory)?.is_some_and(|stat| stat.is_directory());
                 if was != is {
                     stale.insert(directory);
                 }
             }
-            let (was, stat) = (cache.get(path)?, self.stat(path)?);
+            let (was, stat) = (cache.get(path)?, absences.stat(self, path)?);
             let part = was.as_ref().map_or(Part::Ordinary, |was| was.part);
             let candidate = Candidate { path: path.clone(), stat, was, part, filtered: false };
             // What a directory held that goes must be known, also what is gone already.
@@ -247,44 +270,37 @@ impl Workspace {
     /// Takes the contents in that some steps need; gives what must ride in the commit.
     fn take_contents(&self, steps: &[Step], supply: &Supply<'_>) -> Result<(Vec<Row>, StoreLock)> {
         let mut intake = self.intake()?;
-        let mut taken = HashSet::new();
-        for step in steps {
-            let Version::File { object, size, .. } = step.put else { continue };
-            if !taken.insert(object) || supply.own.exists(&object)? {
-                continue;
+        let mut named = HashSet::new();
+        let files: Vec<_> = steps
+            .iter()
+            .filter_map(|step| match step.put {
+                Version::File { object, size, .. } => Some((object, size)),
+                _ => None,
+            })
+            .filter(|(object, _)| named.insert(*object))
+            .collect();
+        on_threads(&files, |(object, size)| {
+            if supply.own.exists(object)? {
+                return Ok(());
             }
-            let (found, length) = if size <= WHOLE {
-                let bytes = supply.get(&object)?;
+            if let Some(stored) = supply.given.stored(object)?
+                && unpacked_length(&stored) == Some(*size)
+            {
+                return intake.take_stored(object, &stored);
+            }
+            let (found, length) = if *size <= WHOLE {
+                let bytes = supply.get(object)?;
                 (intake.take(&bytes)?, bytes.len() as u64)
             } else {
-                intake.take_stream(&mut supply.given.reader(&object)?)?
+                intake.take_stream(&mut supply.given.reader(object)?)?
             };
-            if (found, length) != (object, size) {
+            if (found, length) != (*object, *size) {
                 let why = format!("what was given for it are {length} bytes with another hash");
-                return Err(Error::Corrupt { object, why });
+                return Err(Error::Corrupt { object: *object, why });
             }
-        }
+            Ok(())
+        })?;
         Ok((intake.finish()?, intake.hold()))
-    }
-
-    /// Whether a version would be secret here, so that it is not taken as it is.
-    pub(super) fn is_secret_here(
-        &self,
-        rules: &SecretRules,
-        path: &WorkspacePath,
-        version: &Version,
-        supply: &Supply<'_>,
-    ) -> Result<bool> {
-        let Version::File { object, size, .. } = version else { return Ok(false) };
-        match rules.by_name(path) {
-            Some(class) => Ok(class != Class::Plain),
-            None if *size > WHOLE => Ok(false),
-            None => match supply.get(object) {
-                Ok(bytes) => Ok(SecretRules::by_content(&bytes) != Class::Plain),
-                Err(Error::Missing(_)) => Ok(false),
-                Err(error) => Err(error),
-            },
-        }
     }
 
     /// Writes some paths; durable on return, and not yet recorded.
@@ -308,8 +324,9 @@ impl Workspace {
         let secrets = self.home.secrets().clone();
         let work = Work { id: DIRECT, moves: vec![], tasks, links, touch: false, secrets };
         self.check_root()?;
-        let (applied, staging) = apply::put(&self.roots, &work, supply, &is_kept)?;
-        let Ended { mut batch, own, others } = self.ended(&goals, &applied, writer)?;
+        let written = apply::put(&self.roots, work, supply, &is_kept)?;
+        let Ended { mut batch, own, others } = self.ended(&goals, &written, writer)?;
+        let apply::Written { applied, staging, .. } = written;
         batch.objects.extend(rows);
         batch.state.push((key::RECORDED, Some(staging.nonce.to_vec())));
         let unexpected = applied.unexpected.into_iter().collect();
@@ -373,6 +390,25 @@ impl Workspace {
     }
 }
 
+/// Whether a version would be secret here, so that it is not taken as it is.
+pub(super) fn is_secret_here(
+    rules: &SecretRules,
+    path: &WorkspacePath,
+    version: &Version,
+    supply: &Supply<'_>,
+) -> Result<bool> {
+    let Version::File { object, size, .. } = version else { return Ok(false) };
+    match rules.by_name(path) {
+        Some(class) => Ok(class != Class::Plain),
+        None if *size > WHOLE => Ok(false),
+        None => match supply.get(object) {
+            Ok(bytes) => Ok(SecretRules::by_content(&bytes) != Class::Plain),
+            Err(Error::Missing(_)) => Ok(false),
+            Err(error) => Err(error),
+        },
+    }
+}
+
 /// Whether it is the directory that is known, in which names came or went: they are looked at where they are named.
 fn is_same_directory(candidate: &Candidate) -> bool {
     let (Some(was), Some(stat)) = (&candidate.was, &candidate.stat) else { return false };
@@ -381,4 +417,46 @@ fn is_same_directory(candidate: &Candidate) -> bool {
     matches!(was.entry, Entry::Directory(_))
         && stat.is_directory()
         && (known.ino, known.mode, known.uid, known.gid) == (now.ino, now.mode, now.uid, now.gid)
+}
+
+/// How many threads work on many contents, and from how many on.
+const THREADS: usize = 2;
+const WORTH_A_THREAD: usize = 32;
+/// How many contents a thread takes at a time.
+const SHARE: usize = 16;
+
+/// Does something for each of these, on several threads where they are many; the answers in order.
+pub(super) fn on_threads<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    if items.len() < WORTH_A_THREAD {
+        return items.iter().map(work).collect();
+    }
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let share = || -> Result<Vec<(usize, R)>> {
+        let mut done = Vec::new();
+        while !failed.load(Ordering::Relaxed) {
+            let from = next.fetch_add(SHARE, Ordering::Relaxed);
+            if from >= items.len() {
+                break;
+            }
+            for (at, item) in (from..).zip(&items[from..items.len().min(from + SHARE)]) {
+                let answer = work(item);
+                failed.fetch_or(answer.is_err(), Ordering::Relaxed);
+                done.push((at, answer?));
+            }
+        }
+        Ok(done)
+    };
+    let mut done = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..THREADS).map(|_| scope.spawn(share)).collect();
+        let mut done = share()?;
+        for other in others {
+            done.extend(other.join().expect("BUG: a thread panicked")?);
+        }
+        Ok::<_, Error>(done)
+    })?;
+    done.sort_unstable_by_key(|(at, _)| *at);
+    Ok(done.into_iter().map(|(_, answer)| answer).collect())
 }

@@ -303,16 +303,19 @@ impl Workspace {
 
     /// The rewinds that were not redone yet, oldest first: the first record of each.
     pub(super) fn redoable(&self) -> Result<Vec<Seq>> {
-        let (mut rewinds, mut redone, mut seen) = (Vec::new(), HashSet::new(), HashSet::new());
+        let (mut rewinds, mut redoing, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
         for seq in self.catalog.of_kind(Kind::Rewind)? {
             let labels = self.read_header(seq)?.labels;
-            redone.extend(labels.redoes);
-            let first = seen.insert(labels.snapshot);
+            if !seen.insert(labels.snapshot) {
+                continue;
+            }
+            redoing.extend(labels.redoes.map(|of| (seq, of)));
             let redo = labels.action.as_deref() == Some("redo");
-            if first && !redo && !self.fills_new_root(&labels)? {
+            if !redo && !self.fills_new_root(&labels)? {
                 rewinds.push(seq);
             }
         }
+        let redone = redone(&redoing);
         rewinds.retain(|seq| !redone.contains(seq));
         Ok(rewinds)
     }
@@ -329,4 +332,16 @@ impl Workspace {
         let header = header.map_err(|source| Error::Record { seq: at.seq, source })?;
         Ok(header.labels.action.as_deref() == Some(ROOT_LOST))
     }
+}
+
+/// Of the rewinds that took another one back, each with that other: which are taken back themselves, newest first, so that
+/// one that was brought back counts again.
+fn redone(redoing: &[(Seq, Seq)]) -> HashSet<Seq> {
+    let mut redone = HashSet::new();
+    for (seq, of) in redoing.iter().rev() {
+        if !redone.contains(seq) {
+            redone.insert(*of);
+        }
+    }
+    redone
 }

@@ -24,7 +24,7 @@ use crate::path::WorkspacePath;
 use crate::plan::{Draft, Move, OnConflict, PlanInput, Selection, draft};
 use crate::record::{ChangeRef, Kind, Labels, Record};
 use crate::store::ContentStorage;
-use crate::view::{KeptView, PlanView, RewindReport, SCHEMA};
+use crate::view::{EffectView, KeptView, PlanView, RewindReport, SCHEMA};
 
 /// What to take back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +69,8 @@ pub struct RewindRequest {
     pub kind: RewindKind,
     /// Only these paths and what is below them; all where empty.
     pub paths: Vec<WorkspacePath>,
+    /// Not these paths, nor what is below them: somebody else sees to those.
+    pub except: Vec<WorkspacePath>,
     /// Only these hunks of these files.
     pub hunks: Vec<(WorkspacePath, Vec<usize>)>,
     /// Keep nothing of what others did.
@@ -121,6 +123,7 @@ impl RewindRequest {
         Self {
             kind,
             paths: Vec::new(),
+            except: Vec::new(),
             hunks: Vec::new(),
             exact: false,
             session: None,
@@ -142,6 +145,7 @@ pub(super) struct Planned {
     pub(super) draft: Draft,
     pub(super) git: Vec<KeptView>,
     pub(super) shared: Vec<KeptView>,
+    pub(super) irreversible: Vec<KeptView>,
     pub(super) target_time: Time,
     pub(super) moves_head: bool,
     pub(super) labels: Labels,
@@ -155,7 +159,7 @@ pub(super) struct Planned {
 impl Workspace {
     /// Plans a rewind without changing the workspace, and keeps the plan under its id.
     pub fn plan(&mut self, request: &RewindRequest) -> Result<PlanView> {
-        let _lock = self.lock(patience(request))?;
+        let _lock = self.lock_when_quiet(request)?;
         let request = self.with_saved_plan(request)?.0;
         self.before_rewind(&request, true)?;
         let planned = self.draft_request(&request)?;
@@ -172,7 +176,7 @@ impl Workspace {
         confirm: &mut dyn FnMut(&PlanView) -> bool,
     ) -> Result<RewindReport> {
         let mut timings = Timings::start();
-        let _lock = self.lock(patience(request))?;
+        let _lock = self.lock_when_quiet(request)?;
         self.discard_leftovers()?;
         let (request, shown) = self.with_saved_plan(request)?;
         self.before_rewind(&request, shown.is_some())?;
@@ -205,6 +209,12 @@ impl Workspace {
             self.end_transaction(id, true)?;
         }
         Ok(report)
+    }
+
+    /// What a plan that was shown is now, without looking again.
+    pub(super) fn draft_again(&mut self, request: &RewindRequest) -> Result<Planned> {
+        let resolved = self.resolve_request(request)?;
+        self.draft_once(request, &resolved)
     }
 
     fn draft_request(&mut self, request: &RewindRequest) -> Result<Planned> {
@@ -270,7 +280,7 @@ impl Workspace {
         // A machine that was lost with its key for secrets gets everything else back.
         let no_secrets = request.recreate_root && self.home.secrets().key().is_err();
         self.for_each_change(resolved.moment.seq, &mut |record, at, mut change| {
-            if unnamed.contains(&change.path) {
+            if unnamed.contains(&change.path) || within(&change.path, &request.except) {
                 return Ok(());
             }
             if no_secrets && change.before.is_secret() {
@@ -299,7 +309,6 @@ impl Workspace {
         let asks = !matches!(resolved.rule, Rule::Live { .. });
         let git = self.apply_repository_rule(request, &mut draft, &units, asks)?;
         let moves_head = git.moves_head;
-        let digest = digest(&draft);
         let effect = Effect {
             on_conflict: request.on_conflict,
             hunks: !request.hunks.is_empty(),
@@ -308,6 +317,8 @@ impl Workspace {
         let labels =
             self.rewind_labels(resolved, &gathered, &dead, selected.as_deref(), &effect)?;
         let authors = self.authors(&labels, &gathered)?;
+        let across = self.effects_across(resolved, &labels)?;
+        let digest = digest(&draft, &across);
         let listed = |path: &WorkspacePath| {
             let selected = selected.as_ref().is_none_or(|all| within(path, all));
             selected && !effect.is_replaced(path)
@@ -325,6 +336,7 @@ impl Workspace {
                     kept(path, format!("could be the work of {}", keys.join(" or ")))
                 })
                 .collect(),
+            irreversible: across.iter().map(EffectView::kept).collect(),
             target_time: resolved.moment.time,
             moves_head,
             labels,
@@ -606,7 +618,7 @@ fn pairs(moves: &[Move]) -> Vec<(WorkspacePath, WorkspacePath)> {
     moves.iter().map(|step| (step.from.clone(), step.to.clone())).collect()
 }
 
-fn patience(request: &RewindRequest) -> std::time::Duration {
+pub(super) fn patience(request: &RewindRequest) -> std::time::Duration {
     if request.wait { LONG_PATIENCE } else { PATIENCE }
 }
 

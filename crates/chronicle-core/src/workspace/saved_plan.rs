@@ -6,6 +6,7 @@ use crate::codec::{DecodeError, Decoder, Encoder, encode_entry};
 use crate::error::{Error, Result};
 use crate::id::{ObjectId, Time};
 use crate::plan::{Draft, OnConflict};
+use crate::view::EffectView;
 
 /// How long a plan that was shown can be applied.
 const PLAN_LIFE_NS: i64 = 7 * 86_400 * 1_000_000_000;
@@ -49,7 +50,9 @@ impl Workspace {
 }
 
 /// Names a plan by what it would do, so that a plan that was shown is the one that is applied.
-pub(super) fn digest(draft: &Draft) -> ObjectId {
+///
+/// What cannot be taken back is a part of it: nobody goes back over more than was shown.
+pub(super) fn digest(draft: &Draft, effects: &[EffectView]) -> ObjectId {
     let mut out = Encoder::default();
     for goal in &draft.goals {
         out.bytes(goal.path.as_bytes());
@@ -63,6 +66,7 @@ pub(super) fn digest(draft: &Draft) -> ObjectId {
     for conflict in &draft.conflicts {
         out.bytes(conflict.path.as_bytes());
     }
+    effects.iter().for_each(|effect| out.int(effect.seq));
     ObjectId::of(&out.0)
 }
 

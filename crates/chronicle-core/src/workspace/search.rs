@@ -42,22 +42,39 @@ impl Workspace {
         glob: Option<&str>,
         most: usize,
     ) -> Result<(Vec<GrepMatch>, bool)> {
+        self.grep_until(pattern, glob, most, &|| false)
+    }
+
+    /// The same for who may lose patience: what was found until then, and that there may be more.
+    pub fn grep_until(
+        &self,
+        pattern: &str,
+        glob: Option<&str>,
+        most: usize,
+        impatient: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(Vec<GrepMatch>, bool)> {
         let usage =
             |error: &dyn std::fmt::Display| Error::Usage(format!("Pattern is not valid: {error}"));
         let pattern = Regex::new(pattern).map_err(|error| usage(&error))?;
         let glob = glob.map(path_glob).transpose().map_err(|error| usage(&error))?;
-        let files: Vec<_> = self.versions(glob.as_ref())?.into_iter().collect();
+        let files: Vec<_> = self.versions(glob.as_ref(), impatient)?.into_iter().collect();
         let objects = self.objects()?;
         let next = AtomicUsize::new(0);
         let found = Mutex::new(Vec::new());
         let failed = Mutex::new(None);
         let enough = AtomicBool::new(false);
+        let gave_up = AtomicBool::new(false);
         // Files are taken in order and each is searched to its end, so that what is found is whole up
         // to some path.
         let work = || {
             while !enough.load(Ordering::Relaxed)
                 && let Some((path, versions)) = files.get(next.fetch_add(1, Ordering::Relaxed))
             {
+                if impatient() {
+                    gave_up.store(true, Ordering::Relaxed);
+                    enough.store(true, Ordering::Relaxed);
+                    return;
+                }
                 match grep_file(objects, &pattern, path, versions) {
                     Ok(rows) if rows.is_empty() => {}
                     Ok(rows) => {
@@ -85,16 +102,23 @@ impl Workspace {
         found.sort_by(|a, b| {
             (&a.path, a.first_seen, &a.line).cmp(&(&b.path, b.first_seen, &b.line))
         });
-        let more = found.len() > most;
+        let more = found.len() > most || gave_up.into_inner();
         found.truncate(most);
         Ok((found, more))
     }
 
     /// Every version of every file whose path fits.
-    fn versions(&self, glob: Option<&Regex>) -> Result<BTreeMap<WorkspacePath, Vec<Version>>> {
+    fn versions(
+        &self,
+        glob: Option<&Regex>,
+        impatient: &(dyn Fn() -> bool + Sync),
+    ) -> Result<BTreeMap<WorkspacePath, Vec<Version>>> {
         let mut files: BTreeMap<WorkspacePath, Vec<Version>> = BTreeMap::new();
         let beginning = self.beginning()?;
         self.for_each_change(Seq(0), &mut |record, _, change| {
+            if impatient() {
+                return Err(Error::Cancelled);
+            }
             let fits = glob.is_none_or(|glob| glob.is_match(change.path.as_bytes()));
             if change.neutral || !fits || change.before.same_content(&change.after) {
                 return Ok(());
@@ -216,6 +240,15 @@ fn matching_lines(content: &[u8], pattern: &Regex) -> Vec<Vec<u8>> {
     lines.sort();
     lines.dedup();
     lines
+}
+
+/// What a person types to find paths: a glob, or a part of the path.
+pub(super) fn path_pattern(words: &str) -> Result<Regex> {
+    let made = match words.contains(['*', '?']) {
+        true => path_glob(words),
+        false => Regex::new(&regex::escape(words)),
+    };
+    made.map_err(|error| Error::Usage(format!("Pattern is not valid: {error}")))
 }
 
 /// A glob over paths as a pattern: `*` stays in a directory, `**` does not; a name alone fits at

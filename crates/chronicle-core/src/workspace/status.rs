@@ -72,6 +72,7 @@ impl Workspace {
             mirror: self.mirror_view()?,
             isolated: self.isolated_runs()?,
             mount_problem: self.mount_problem(),
+            effects: self.effects_since(self.last_end()?)?,
         })
     }
 

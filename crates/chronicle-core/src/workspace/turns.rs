@@ -1,19 +1,22 @@
 //! Turns, transactions and runs: what groups actions.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::attribute::session_of;
+use super::attribute::{base_session, session_of, takes};
+use super::effects::Called;
 use super::outcomes::Closing;
 use super::views::timestamp;
-use super::{PATIENCE, Workspace};
-use crate::catalog::{Batch, Durability, Log, Open};
+use super::{PATIENCE, Workspace, key};
+use crate::catalog::{Batch, Durability, LocalState, Log, Open};
 use crate::codec;
 use crate::error::{Error, Result, Stop};
 use crate::home::private_directory;
 use crate::id::{Seq, SnapshotId, Time, TransactionId};
 use crate::lock::Lock;
 use crate::record::{Kind, Labels, Record};
+use crate::shell::CommandLine;
 use crate::view::{SCHEMA, SnapshotMetadata, Transaction, TurnView};
 
 /// The session of commands that `chronicle run` started outside a turn.
@@ -171,34 +174,55 @@ impl Workspace {
         Ok(self.read_header(*last)?.labels.turn.unwrap_or(0) + 1)
     }
 
-    fn turn_view(&self, number: u64) -> Result<TurnView> {
-        let turn = self.turns()?.into_iter().find(|turn| turn.number == number);
-        turn.ok_or_else(|| Error::UnknownTarget(format!("turn:{number}")))
+    pub(super) fn turn_view(&self, number: u64) -> Result<TurnView> {
+        let unknown = || Error::UnknownTarget(format!("turn:{number}"));
+        let start = self.turn_start_seq(number)?.ok_or_else(unknown)?;
+        let mut turn = opened(self.read_header(start)?);
+        let key = number.to_be_bytes();
+        if self.catalog.open_things(Open::Turn)?.iter().any(|(open, _)| open[..] == key) {
+            return Ok(turn);
+        }
+        for seq in self.catalog.of_kind(Kind::TurnEnd)?.into_iter().filter(|seq| *seq > start) {
+            let record = self.read_header(seq)?;
+            if record.labels.turn == Some(number) {
+                ended(&mut turn, &record);
+                break;
+            }
+        }
+        Ok(turn)
+    }
+
+    /// The record with which a turn starts. Numbers rise with positions, so few records are read.
+    pub(super) fn turn_start_seq(&self, number: u64) -> Result<Option<Seq>> {
+        let starts = self.catalog.of_kind(Kind::TurnStart)?;
+        let (mut low, mut high) = (0, starts.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            match self.read_header(starts[middle])?.labels.turn.unwrap_or(0).cmp(&number) {
+                std::cmp::Ordering::Equal => return Ok(Some(starts[middle])),
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Ok(None)
     }
 
     /// All turns, oldest first.
     pub fn turns(&self) -> Result<Vec<TurnView>> {
         let mut turns: Vec<TurnView> = Vec::new();
         for seq in self.catalog.of_kind(Kind::TurnStart)? {
-            let record = self.read_header(seq)?;
-            turns.push(TurnView {
-                number: record.labels.turn.unwrap_or(0),
-                key: record.labels.turn_key,
-                session: record.labels.session,
-                prompt: record.labels.prompt,
-                started_at: timestamp(record.time),
-                ended_at: None,
-                start_seq: seq.0,
-                end_seq: None,
-            });
+            turns.push(opened(self.read_header(seq)?));
+        }
+        // Of two with one number, which nothing makes, the first counts.
+        let mut places = HashMap::new();
+        for (place, turn) in turns.iter().enumerate() {
+            places.entry(turn.number).or_insert(place);
         }
         for seq in self.catalog.of_kind(Kind::TurnEnd)? {
             let record = self.read_header(seq)?;
             let number = record.labels.turn.unwrap_or(0);
-            if let Some(turn) = turns.iter_mut().find(|turn| turn.number == number) {
-                turn.ended_at = Some(timestamp(record.time));
-                // An inferred end is the last event that was seen of the turn.
-                turn.end_seq = Some(record.labels.target.unwrap_or(seq).0);
+            if let Some(turn) = places.get(&number).map(|place| &mut turns[*place]) {
+                ended(turn, &record);
             }
         }
         Ok(turns)
@@ -216,6 +240,8 @@ impl Workspace {
         self.join_turn(&mut labels)?;
         let mut batch = Batch::default();
         batch.opens.push((Open::Transaction, id.0.to_vec(), 0));
+        let of = labels.turn.map(|_| base_session(&labels).as_bytes().to_vec());
+        batch.state.push((key::TRANSACTION_OF, of));
         batch.records.push(self.record(Kind::TransactionStart, labels));
         self.commit_batch(batch, Durability::PowerCut)?;
         self.transaction(&id)
@@ -230,7 +256,11 @@ impl Workspace {
             None => active.ok_or(Error::Stopped(Stop::Nothing("commit")))?,
         };
         if active != Some(id) {
-            return self.transaction(&id);
+            let ended = self.transaction(&id)?;
+            return match ended.status.as_str() {
+                "rolled_back" => Err(Error::Stopped(Stop::Nothing("commit"))),
+                _ => Ok(ended),
+            };
         }
         self.settle_locked()?;
         self.end_transaction(id, false)?;
@@ -248,6 +278,19 @@ impl Workspace {
     pub(super) fn active_transaction(&self) -> Result<Option<TransactionId>> {
         let open = self.catalog.open_things(Open::Transaction)?;
         Ok(open.first().and_then(|(id, _)| TransactionId::from_slice(id)))
+    }
+
+    /// The active transaction, if what these labels tell of is part of it.
+    ///
+    /// It is the session's that began it in a turn or named it in an action. Until anybody did, all that is done is part of it.
+    pub(super) fn transaction_of(&self, labels: &Labels) -> Result<Option<TransactionId>> {
+        let Some(active) = self.active_transaction()? else { return Ok(None) };
+        Ok(takes(&self.transaction_sessions()?, labels).then_some(active))
+    }
+
+    pub(super) fn transaction_sessions(&self) -> Result<Vec<String>> {
+        let lines = self.catalog.state(key::TRANSACTION_OF)?.unwrap_or_default();
+        Ok(String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect())
     }
 
     pub(super) fn active_transaction_labels(&self) -> Result<Option<Labels>> {
@@ -313,11 +356,26 @@ impl Workspace {
     ///
     /// Outside a turn, the run is a turn of its own.
     pub fn run_start(&mut self, summary: &str) -> Result<RunTicket> {
-        let _lock = self.lock_in_haste(PATIENCE)?;
-        self.run_start_locked(summary)
+        self.run_start_of(summary, &[], None)
     }
 
-    fn run_start_locked(&mut self, summary: &str) -> Result<RunTicket> {
+    /// The same for a command whose words are known, and what became of a checkpoint before it.
+    pub fn run_start_of(
+        &mut self,
+        summary: &str,
+        command: &[String],
+        checkpoint: Option<&String>,
+    ) -> Result<RunTicket> {
+        let _lock = self.lock_in_haste(PATIENCE)?;
+        self.run_start_locked(summary, command, checkpoint)
+    }
+
+    fn run_start_locked(
+        &mut self,
+        summary: &str,
+        command: &[String],
+        checkpoint: Option<&String>,
+    ) -> Result<RunTicket> {
         let turn = match &self.open_turns()?[..] {
             [_] => {
                 self.settle_locked()?;
@@ -344,15 +402,17 @@ impl Workspace {
             tool: Some("run".to_owned()),
             session: turn.as_ref().and_then(|turn| turn.session.clone()),
             turn_key: turn.as_ref().and_then(|turn| turn.key.clone()),
-            transaction: self.active_transaction()?,
             ..Labels::default()
         };
         self.join_turn(&mut labels)?;
         labels.session = Some(session_of(&labels));
+        labels.transaction = self.transaction_of(&labels)?;
         let alive = Lock::take(&self.call_file(&snapshot)?, PATIENCE)?;
         let mut batch = Batch::default();
         batch.opens.push((Open::Intent, snapshot.0.to_vec(), 0));
-        batch.records.push(self.record(Kind::Intent, labels));
+        batch.records.push(self.record(Kind::Intent, labels.clone()));
+        let called = Called { tool: "run", line: Some(CommandLine::of_words(command)) };
+        self.add_effects(&mut batch, &called, &labels, checkpoint)?;
         self.commit_batch(batch, Durability::PowerCut)?;
         let summary = summary.to_owned();
         Ok(RunTicket { snapshot, summary, turn, earlier: 0, changed: None, _alive: alive })
@@ -375,7 +435,7 @@ impl Workspace {
         }
         let (summary, earlier) = (ticket.summary.clone(), ticket.turns());
         self.run_end_locked(ticket)?;
-        *ticket = RunTicket { earlier, ..self.run_start_locked(&summary)? };
+        *ticket = RunTicket { earlier, ..self.run_start_locked(&summary, &[], None)? };
         Ok(())
     }
 
@@ -429,6 +489,27 @@ impl Workspace {
             }
         }
     }
+}
+
+/// A turn by the record with which it starts.
+fn opened(record: Record) -> TurnView {
+    TurnView {
+        number: record.labels.turn.unwrap_or(0),
+        key: record.labels.turn_key,
+        session: record.labels.session,
+        prompt: record.labels.prompt,
+        started_at: timestamp(record.time),
+        ended_at: None,
+        start_seq: record.seq.0,
+        end_seq: None,
+    }
+}
+
+/// Adds the record with which it ends.
+fn ended(turn: &mut TurnView, record: &Record) {
+    turn.ended_at = Some(timestamp(record.time));
+    // An inferred end is the last event that was seen of the turn.
+    turn.end_seq = Some(record.labels.target.unwrap_or(record.seq).0);
 }
 
 fn first_line(prompt: &str) -> String {

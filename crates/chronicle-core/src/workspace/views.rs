@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 
 use super::Workspace;
+use super::effects::effect_view;
 use super::init::is_first_sight;
 use super::rewind::Planned;
 use crate::base64;
@@ -256,8 +257,15 @@ impl Workspace {
             previous_hash: before.hex(),
             hash: after.hex(),
             complete: !records.iter().any(|record| record.labels.partial),
-            open: records.iter().all(|record| record.kind == Kind::Intent),
+            // What is left of a pruned one may be only what it called.
+            open: first.kind == Kind::Intent
+                && records.iter().all(|it| matches!(it.kind, Kind::Intent | Kind::Effect)),
             changes: Vec::new(),
+            effects: records
+                .iter()
+                .filter(|record| record.kind == Kind::Effect)
+                .map(effect_view)
+                .collect(),
         };
         for record in records {
             self.add_record_view(&mut view, record, dead, count)?;
@@ -321,7 +329,7 @@ pub(super) fn plan_view(
             .map(|(path, why)| kept(path, unknown_text(path, *why)))
             .collect(),
         git: planned.git.clone(),
-        irreversible: Vec::new(),
+        irreversible: planned.irreversible.clone(),
         shared: planned.shared.clone(),
         authors: planned.authors.clone(),
         span_seconds: u64::try_from((now.0 - planned.target_time.0) / 1_000_000_000).unwrap_or(0),

@@ -13,7 +13,7 @@ use chronicle_testing::dice::Dice;
 use chronicle_testing::shared::setting;
 use chronicle_testing::work::{Menu, Random};
 
-const LIMITS: PushLimits = PushLimits { items: 1000, bytes: 1 << 20 };
+const LIMITS: PushLimits = PushLimits { items: 1000, bytes: 1 << 20, content: 0 };
 
 /// A clock that is days ahead.
 struct Ahead(i64);
@@ -595,7 +595,10 @@ fn random_case(seed: u64) {
         match dice.below(5) {
             0 => drop(world.host.workspace.settle().unwrap()),
             1 => drop(world.replicas[number].workspace.settle().unwrap()),
-            2 => drop(world.push(number, PushLimits { items: dice.between(1, 4), bytes: 1 << 20 })),
+            2 => drop(world.push(
+                number,
+                PushLimits { items: dice.between(1, 4), bytes: 1 << 20, content: 0 },
+            )),
             3 => {
                 let answer = world.send(number, dice.between(1, 5));
                 if let Some(answer) = answer.filter(|_| dice.chance(70)) {

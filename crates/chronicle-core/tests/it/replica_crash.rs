@@ -7,6 +7,9 @@ use std::path::Path;
 use std::process::Command;
 
 use chronicle_core::Resolution;
+use chronicle_testing::dice::Dice;
+use chronicle_testing::shared::skip;
+use chronicle_testing::strace;
 
 use crate::replica::World;
 
@@ -53,11 +56,17 @@ fn act() {
     }
 }
 
-/// Whether the process that does a deed in a world dies at a point.
-fn dies(world: &Path, deed: &str, point: &str, count: usize) -> bool {
+/// A process that does a deed in a world.
+fn acting(world: &Path, deed: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "replica_crash::act"]);
     command.env("REPLICA_DEED", deed).env("REPLICA_WORLD", world);
+    command
+}
+
+/// Whether the process that does a deed in a world dies at a point.
+fn dies(world: &Path, deed: &str, point: &str, count: usize) -> bool {
+    let mut command = acting(world, deed);
     command.env("CHRONICLE_FAILPOINT", format!("{point}:{count}"));
     let ended = command.output().unwrap();
     let killed = ended.status.signal() == Some(9);
@@ -96,24 +105,29 @@ fn check(deed: &str, points: &[(&str, usize)]) {
                 break;
             }
             died += 1;
-            let (_kept, mut world) = (world, World::open(&top, 1));
-            world.settle();
-            let what = format!("{deed} died at {point}:{count}");
-            world.assert_equal(&what);
-            assert_eq!(world.host.read("mine/deep/m").as_deref(), Some("replica\n"), "{what}");
-            assert_eq!(world.host.read("mine/unrecorded").as_deref(), Some("replica\n"), "{what}");
-            assert_eq!(world.host.read("s/t").as_deref(), Some("now a directory\n"), "{what}");
-            assert_eq!(world.host.read("d").as_deref(), Some("now a file\n"), "{what}");
-            assert_eq!(world.host.read("b.txt").as_deref(), Some("host\n"), "{what}");
-            let conflicts = world.replicas[0].workspace.conflicts().unwrap();
-            let found = conflicts.iter().any(|conflict| conflict.path.as_bytes() == b"b.txt");
-            assert!(found, "{what}: the rejected write is lost");
-            assert_eq!(conflicts.len(), 1, "{what}: {conflicts:?}");
-            for machine in [&mut world.host, &mut world.replicas[0]] {
-                machine.workspace.verify(true, &|_, _| ()).unwrap();
-            }
+            brought_on(&world, &format!("{deed} died at {point}:{count}"));
         }
         assert!(died > 0, "{deed} does not pass {point}");
+    }
+}
+
+/// Whoever comes next finds everything, and both sides end equal.
+#[track_caller]
+fn brought_on(left: &World, what: &str) {
+    let mut world = World::open(&left.top, 1);
+    world.settle();
+    world.assert_equal(what);
+    assert_eq!(world.host.read("mine/deep/m").as_deref(), Some("replica\n"), "{what}");
+    assert_eq!(world.host.read("mine/unrecorded").as_deref(), Some("replica\n"), "{what}");
+    assert_eq!(world.host.read("s/t").as_deref(), Some("now a directory\n"), "{what}");
+    assert_eq!(world.host.read("d").as_deref(), Some("now a file\n"), "{what}");
+    assert_eq!(world.host.read("b.txt").as_deref(), Some("host\n"), "{what}");
+    let conflicts = world.replicas[0].workspace.conflicts().unwrap();
+    let found = conflicts.iter().any(|conflict| conflict.path.as_bytes() == b"b.txt");
+    assert!(found, "{what}: the rejected write is lost");
+    assert_eq!(conflicts.len(), 1, "{what}: {conflicts:?}");
+    for machine in [&mut world.host, &mut world.replicas[0]] {
+        machine.workspace.verify(true, &|_, _| ()).unwrap();
     }
 }
 
@@ -148,4 +162,69 @@ fn whoever_dies_while_he_decides_about_a_conflict_may_decide_again() {
         world.assert_equal(point);
         assert_eq!(world.host.read("a.txt").as_deref(), Some("replica\n"), "{point}");
     }
+}
+
+/// Calls that change the disk; the N-th of one kind fails.
+const CALLS: [&str; 10] = [
+    "openat",
+    "write",
+    "pwrite64",
+    "fsync",
+    "fdatasync",
+    "syncfs",
+    "renameat2",
+    "mkdirat",
+    "unlinkat",
+    "utimensat",
+];
+/// How many faults of a deed are tried.
+const FAULTS: usize = 12;
+
+/// What a call that fails leaves is what a death leaves: the next one goes on, and nothing is lost.
+#[track_caller]
+fn check_failing_calls(test: &str, deed: &str) {
+    if !strace::is_there() {
+        return skip(test, "strace is missing or may not trace");
+    }
+    let counts = {
+        let world = busy();
+        let log = world.top.join("trace");
+        let ran = strace::under_strace(&acting(&world.top, deed), &log, &CALLS.join(","), None);
+        let ended = { ran }.output().unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        let text = fs::read_to_string(log).unwrap();
+        CALLS.map(|call| text.matches(&format!(" {call}(")).count())
+    };
+    let mut all: Vec<_> = CALLS
+        .iter()
+        .zip(counts)
+        .flat_map(|(call, count)| (1..=count).map(move |when| (*call, when)))
+        .collect();
+    let (mut dice, mut hits) = (Dice::new(7), 0);
+    for round in 0..FAULTS.min(all.len()) {
+        let (call, when) = all.swap_remove(dice.below(all.len()));
+        let error = ["EIO", "ENOSPC"][round % 2];
+        let world = busy();
+        let log = world.top.join("trace");
+        let rule = format!("inject={call}:error={error}:when={when}");
+        let inner = acting(&world.top, deed);
+        let ended = strace::under_strace(&inner, &log, call, Some(&rule)).output().unwrap();
+        let what = format!("{deed}: {call} {when} failed with {error}");
+        let hit = fs::read_to_string(&log).unwrap().contains("INJECTED");
+        hits += usize::from(hit);
+        let unheard = hit && call == "syncfs" && ended.status.success();
+        assert!(!unheard, "{what}, and nobody heard of it");
+        brought_on(&world, &what);
+    }
+    assert!(hits > 0, "no call of {deed} failed");
+}
+
+#[test]
+fn a_push_of_which_a_call_fails_loses_nothing() {
+    check_failing_calls("a_push_of_which_a_call_fails_loses_nothing", "push");
+}
+
+#[test]
+fn a_write_back_of_which_a_call_fails_loses_nothing() {
+    check_failing_calls("a_write_back_of_which_a_call_fails_loses_nothing", "send");
 }

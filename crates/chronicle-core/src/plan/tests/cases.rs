@@ -312,6 +312,16 @@ fn unknown_things_that_were_moved_are_moved_back() {
 }
 
 #[test]
+fn unknown_things_that_were_moved_back_are_moved_again() {
+    check("n=? | person m<n | agent n<m", "move n>m");
+    check("n=? | person m<n | agent n<m | person m<n | agent n<m", "move n>m");
+    check("d/ d/n=? | person e<d | agent d<e", "-d; e/; move d/n>e/n; keep e");
+    // What was captured since, and what cannot be moved, stays where it is.
+    check("n=? | person m<n | agent n<m | gone n=1", "unknown m; unknown n");
+    check("n=? | person m<n | agent n<m | agent m=1", "unknown m; unknown n");
+}
+
+#[test]
 fn directories_stay_for_what_they_hold() {
     check("| agent d/ d/x=1 | person d/y=1", "-d/x; keep d holds kept; keep d/y");
     check("| agent d/ d/e/ | person d/e/y=1", "keep d holds kept; keep d/e holds kept; keep d/e/y");

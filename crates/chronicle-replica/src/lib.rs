@@ -12,12 +12,14 @@ pub mod limits;
 mod parts;
 pub mod sandbox;
 mod serve;
+pub mod shared;
 pub mod wire;
 
 pub use filter::{DirectionalFilter, FilterPattern, Filters};
 pub use host::HostSession;
 pub use limits::Limits;
 pub use sandbox::SandboxSession;
+pub use shared::{SharedContents, SharedLog};
 pub use wire::{Frame, Framer, WireError};
 
 /// The oldest version of the protocol that this program speaks.

@@ -13,7 +13,7 @@ pub const GATHERED: usize = 512 << 10;
 /// Pieces of a manifest that one frame tells.
 pub const PIECES_PER_FRAME: usize = 16 << 10;
 /// Bytes of inline contents in one push; what is beyond is fetched.
-pub const INLINE_TOGETHER: usize = 32 << 20;
+pub const INLINE_TOGETHER: usize = 40 << 20;
 /// Items of one push, entries of one listing, or differences of two trees that anybody holds at once.
 pub const HELD_MAX: usize = 4 << 20;
 /// The longest words that a peer may send.

@@ -30,7 +30,7 @@ fn version_length(version: &Version) -> usize {
 
 /// About how long an item of a push is, at most.
 pub(crate) fn item_length(item: &PushItem) -> usize {
-    let inline = item.inline.as_ref().map_or(0, Vec::len);
+    let inline = item.content_length();
     32 + item.item.path.as_bytes().len() + version_length(&item.item.version) + inline
 }
 

@@ -10,18 +10,18 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use chronicle_core::{ContentStorage, Error, ObjectId, Result};
+use chronicle_core::{ContentStorage, Error, ObjectId, Result, usual_floor};
 
 /// Bytes that are held in memory; what is more goes to files.
 const MEMORY_MOST: usize = 8 << 20;
 /// Bytes that one peer may have on the disk that nothing names.
 const DISK_MOST: u64 = 64 << 30;
-/// The part of a file system that stays free: one in so many.
-const FREE_PART: u64 = 20;
 
 /// A store for what has just come.
 pub(super) struct Incoming {
     directory: PathBuf,
+    /// How many bytes of a file system of this size stay free.
+    floor: fn(u64) -> u64,
     held: Mutex<Held>,
 }
 
@@ -29,16 +29,25 @@ pub(super) struct Incoming {
 struct Held {
     memory: HashMap<ObjectId, Vec<u8>>,
     in_memory: usize,
+    /// The stored forms of some that are in memory.
+    stored: HashMap<ObjectId, Vec<u8>>,
     files: HashMap<ObjectId, u64>,
     on_disk: u64,
     made: bool,
+}
+
+impl Held {
+    fn hold(&mut self, id: ObjectId, bytes: Vec<u8>) {
+        self.in_memory += bytes.len();
+        self.memory.insert(id, bytes);
+    }
 }
 
 impl Incoming {
     /// An empty one, whose files will lie in a directory of its own below this.
     pub(super) fn new(below: &Path, number: u64) -> Self {
         let directory = below.join(format!("{}-{number}", std::process::id()));
-        Self { directory, held: Mutex::default() }
+        Self { directory, floor: usual_floor, held: Mutex::default() }
     }
 
     /// Throws away what processes left that are gone.
@@ -75,6 +84,15 @@ impl Incoming {
         }
     }
 
+    /// Keeps bytes that came inside of what names them, which the session has bounded: they are in memory anyway.
+    pub(super) fn keep_inline(&self, id: &ObjectId, bytes: Vec<u8>, stored: Option<Vec<u8>>) {
+        let mut held = self.held();
+        if !held.memory.contains_key(id) && !held.files.contains_key(id) {
+            held.hold(*id, bytes);
+            held.stored.extend(stored.map(|stored| (*id, stored)));
+        }
+    }
+
     /// Keeps bytes whose name was compared already.
     pub(super) fn keep(&self, id: &ObjectId, bytes: Vec<u8>) -> Result<()> {
         let mut held = self.held();
@@ -82,8 +100,7 @@ impl Incoming {
             return Ok(());
         }
         if held.in_memory + bytes.len() <= MEMORY_MOST {
-            held.in_memory += bytes.len();
-            held.memory.insert(*id, bytes);
+            held.hold(*id, bytes);
             return Ok(());
         }
         drop(held);
@@ -130,7 +147,7 @@ impl Incoming {
         }
         let free = rustix::fs::statvfs(&self.directory)
             .map_err(|error| io_error("look at", &self.directory, error.into()))?;
-        let keep_free = free.f_blocks / FREE_PART * free.f_frsize;
+        let keep_free = (self.floor)(free.f_blocks * free.f_frsize);
         let available = (free.f_bavail * free.f_frsize).saturating_sub(keep_free);
         if size > available || held.on_disk + size > DISK_MOST {
             return Err(Error::NoSpace(self.directory.clone()));
@@ -186,6 +203,7 @@ impl ContentStorage for Incoming {
 
     fn delete(&self, id: &ObjectId) -> Result<()> {
         let mut held = self.held();
+        held.stored.remove(id);
         if let Some(bytes) = held.memory.remove(id) {
             held.in_memory -= bytes.len();
         }
@@ -198,6 +216,10 @@ impl ContentStorage for Incoming {
 
     fn reader(&self, id: &ObjectId) -> Result<Box<dyn Read + Send + '_>> {
         self.open(id)
+    }
+
+    fn stored(&self, id: &ObjectId) -> Result<Option<Vec<u8>>> {
+        Ok(self.held().stored.get(id).cloned())
     }
 
     fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)> {
@@ -217,10 +239,21 @@ fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
 mod tests {
     use super::*;
 
+    /// However full the disk is that the tests run on.
+    fn on_any_disk(below: &Path) -> Incoming {
+        with_floor(below, |_| 0)
+    }
+
+    fn with_floor(below: &Path, floor: fn(u64) -> u64) -> Incoming {
+        let mut incoming = Incoming::new(below, 1);
+        incoming.floor = floor;
+        incoming
+    }
+
     #[test]
     fn small_ones_stay_in_memory_and_large_ones_leave_nothing_behind() {
         let holder = tempfile::tempdir().expect("a directory");
-        let incoming = Incoming::new(holder.path(), 1);
+        let incoming = on_any_disk(holder.path());
         let small = b"small".to_vec();
         incoming.keep(&ObjectId::of(&small), small.clone()).expect("kept");
         assert_eq!(fs::read_dir(holder.path()).expect("listed").count(), 0);
@@ -237,7 +270,7 @@ mod tests {
     #[test]
     fn parts_make_only_the_object_that_they_are() {
         let holder = tempfile::tempdir().expect("a directory");
-        let incoming = Incoming::new(holder.path(), 1);
+        let incoming = on_any_disk(holder.path());
         let id = ObjectId::of(b"abcdef");
         let parts = |texts: &[&str]| -> Vec<Result<Vec<u8>>> {
             texts.iter().map(|text| Ok(text.as_bytes().to_vec())).collect()
@@ -247,6 +280,15 @@ mod tests {
         assert!(!incoming.assemble(&id, 6, parts(&["abcdef", "more"])).expect("tried"));
         assert!(incoming.assemble(&id, 6, parts(&["abc", "def"])).expect("made"));
         assert_eq!(incoming.get(&id).expect("read"), b"abcdef");
+    }
+
+    #[test]
+    fn nothing_is_kept_on_a_disk_that_is_full() {
+        let holder = tempfile::tempdir().expect("a directory");
+        let incoming = with_floor(holder.path(), |total| total);
+        let large = vec![7; MEMORY_MOST + 1];
+        let kept = incoming.keep(&ObjectId::of(&large), large);
+        assert!(matches!(kept, Err(Error::NoSpace(_))));
     }
 
     #[test]

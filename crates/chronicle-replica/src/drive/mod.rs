@@ -10,6 +10,7 @@ mod given;
 mod host;
 mod incoming;
 mod link;
+mod merges;
 mod metrics;
 mod rules;
 mod server;
@@ -20,6 +21,7 @@ mod websocket;
 
 pub use client::{Asked, ClientOptions, End, SandboxWork, Target, Told, ask, run};
 pub use clock::wall_ns;
+pub use host::SharedSlot;
 pub use metrics::Trace;
 pub use rules::{RuleFile, Rules, text as rules_text};
 pub use server::{Listening, ServerError, ServerOptions, Stop, serve};

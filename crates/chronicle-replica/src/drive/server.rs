@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use super::connection::{first_frame, start_reading, start_writing};
-use super::host::{Arrival, Came, HostHandle, HostOptions, start};
+use super::host::{Arrival, Came, HostHandle, HostOptions, SharedSlot, start};
 use super::link::{self, Receiver, Room, Sender, Stream};
 use super::metrics::{self, Metrics, Trace};
 use super::tls::Identity;
@@ -58,6 +58,8 @@ pub struct ServerOptions {
     pub trace: Trace,
     /// What sessions allow.
     pub limits: Arc<Limits>,
+    /// The logs that are shared with other hosts, one for each root, or none.
+    pub shared: Vec<SharedSlot>,
 }
 
 /// Why a server could not run.
@@ -115,6 +117,8 @@ pub fn serve(
     stop: &Stop,
     ready: impl FnOnce(&Listening),
 ) -> Result<(), ServerError> {
+    // A log that no thread took has a runtime of its own inside, which must not end within this one.
+    let _kept = options.shared.clone();
     let runtime =
         Builder::new_current_thread().enable_all().build().map_err(ServerError::Runtime)?;
     let served = runtime.block_on(async {
@@ -155,13 +159,14 @@ impl Server {
         let metrics = Arc::new(Metrics::default());
         let mut doors = Doors::open(&options).await?;
         let mut hosts = HashMap::new();
-        for root in &options.roots {
+        for (number, root) in options.roots.iter().enumerate() {
             let host = HostOptions {
                 home: options.home.clone(),
                 root: root.clone(),
                 limits: Arc::clone(&options.limits),
                 metrics: Arc::clone(&metrics),
                 trace: options.trace.clone(),
+                shared: options.shared.get(number).cloned(),
             };
             let handle = start(host, runtime)?;
             doors.listening.workspaces.push(handle.workspace);
@@ -244,7 +249,7 @@ impl Server {
 
     fn by_token(&self, hello: &Hello) -> Option<&HostHandle> {
         let has = |host: &&HostHandle| {
-            self.tokens.find(host.workspace, &hello.token).is_ok_and(|row| row.is_some())
+            self.tokens.find(host.own, &hello.token).is_ok_and(|row| row.is_some())
         };
         self.hosts.values().find(has)
     }

@@ -367,10 +367,12 @@ impl Live {
         }
         let after = read.items.last().map(|item| item.item.path.clone());
         for item in &mut read.items {
-            inline += item.inline.as_ref().map_or(0, Vec::len);
+            // What takes room there is what comes out of it.
+            inline += if item.has_content() { file_length(&item.item.version) } else { 0 };
             item.inline.take_if(|_| inline > INLINE_TOGETHER);
+            item.stored.take_if(|_| inline > INLINE_TOGETHER);
         }
-        let objects = read.items.iter().filter(|item| item.inline.is_none());
+        let objects = read.items.iter().filter(|item| !item.has_content());
         self.offered.extend(objects.filter_map(|item| object_of(&item.item.version)));
         let mut part = first;
         let mut runs = gather(read.items, item_length).into_iter().peekable();
@@ -514,6 +516,13 @@ impl Live {
             }
             out.push(Effect::Send(Frame::FilterSet(FilterSet { direction, rules })));
         }
+    }
+}
+
+fn file_length(version: &Version) -> usize {
+    match version {
+        Version::File { size, .. } => usize::try_from(*size).unwrap_or(usize::MAX),
+        _ => 0,
     }
 }
 

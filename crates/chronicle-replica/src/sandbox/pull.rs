@@ -36,8 +36,8 @@ pub(super) struct Pulled {
 
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Which contents are here?
-    Checking(u64),
+    /// Which of these contents are here?
+    Checking(u64, BTreeMap<ObjectId, Want>),
     /// They are on their way; the number is that of a question about pieces.
     Fetching(Box<Fetcher>, Option<u64>),
     /// All contents are here.
@@ -176,9 +176,9 @@ impl SandboxSession {
             Stage::Ready
         } else {
             let id = self.id();
-            let objects = wants.into_keys().collect();
+            let objects = wants.keys().copied().collect();
             out.push(Effect::HasContents { id, objects });
-            Stage::Checking(id)
+            Stage::Checking(id, wants)
         };
         live.pulling = Some(Pulling { pulled, stage });
         Ok(())
@@ -246,8 +246,7 @@ impl SandboxSession {
         let fetches = live.fetches;
         let Some(pulling) = &mut live.pulling else { return Ok(()) };
         let steps = match &mut pulling.stage {
-            Stage::Checking(asked) if *asked == id => {
-                let wants = wants(&pulling.pulled.items)?;
+            Stage::Checking(asked, wants) if *asked == id => {
                 let wants =
                     objects.iter().filter_map(|object| wants.get(object).cloned()).collect();
                 let fetcher = Fetcher::new(wants, fetches, &self.limits, now);
@@ -364,7 +363,7 @@ impl SandboxSession {
             live.parts.is_some() || self.begin.place != Some(live.host) || live.resync.is_some();
         behind
             && self.applying.is_none()
-            && live.pulling.as_ref().is_none_or(|it| !matches!(it.stage, Stage::Checking(_)))
+            && live.pulling.as_ref().is_none_or(|it| !matches!(it.stage, Stage::Checking(..)))
     }
 
     fn notice_stall(&mut self, live: &mut Live, now: Duration, out: &mut Vec<Effect>) -> Done {
@@ -413,10 +412,10 @@ impl Live {
 /// The contents that did not come with their items; whatever did must be what its name says.
 fn wants(items: &[PushItem]) -> Result<BTreeMap<ObjectId, Want>, Fault> {
     let mut wants: BTreeMap<ObjectId, Want> = BTreeMap::new();
-    for PushItem { item, inline } in items {
+    for PushItem { item, inline, stored } in items {
         let Version::File { object, size, .. } = item.version else { continue };
         if let Some(bytes) = inline {
-            if ObjectId::of(bytes) != object {
+            if stored.is_none() && ObjectId::of(bytes) != object {
                 return Err(fault(format!(
                     "the content of {} is not what its name says",
                     item.path

@@ -130,7 +130,11 @@ impl Live {
         };
         self.progress = now;
         resync.comparing.remove(&id);
-        resync.items.extend(items.into_iter().map(|item| PushItem { item, inline: None }));
+        resync.items.extend(items.into_iter().map(|item| PushItem {
+            item,
+            inline: None,
+            stored: None,
+        }));
         resync.to_ask.extend(descend);
     }
 }

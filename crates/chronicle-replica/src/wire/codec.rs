@@ -5,7 +5,10 @@ use chronicle_core::replica::{
     Node, Place, Version, Write, decode_item, decode_place, decode_verdict, decode_write,
     encode_item, encode_place, encode_verdict, encode_write, stays_home,
 };
-use chronicle_core::{DecodeError, Epoch, ObjectId, Piece, Seq, WorkspaceId, WorkspacePath};
+use chronicle_core::{
+    DecodeError, Epoch, ObjectId, Piece, Seq, WorkspaceId, WorkspacePath, unpack_object,
+    unpacked_length,
+};
 
 use super::{
     Ack, CatchupRequest, Content, Direction, Fetch, FilterSet, Frame, FullResyncRequired, Goodbye,
@@ -314,6 +317,34 @@ fn write_inline(out: &mut Encoder, inline: Option<&[u8]>) {
     }
 }
 
+/// The same, or 2 and the content in its stored form.
+fn write_pushed(out: &mut Encoder, inline: Option<&[u8]>, stored: Option<&[u8]>) {
+    let Some(stored) = stored else { return write_inline(out, inline) };
+    out.byte(2);
+    out.bytes(stored);
+}
+
+/// The content of an item, and its stored form if it came in that: then it is what its name says.
+type Pushed = (Option<Vec<u8>>, Option<Vec<u8>>);
+
+fn read_pushed(input: &mut Decoder<'_>, version: &Version) -> Result<Pushed> {
+    if input.0.first() != Some(&2) {
+        return Ok((read_inline(input, version)?, None));
+    }
+    input.byte()?;
+    let stored = bounded(input, INLINE_MAX)?;
+    let Version::File { object, size, .. } = version else {
+        return Err(DecodeError::Malformed("content stands where none can"));
+    };
+    // Its length before its content: a few bytes may say that they are gigabytes.
+    let fits = unpacked_length(&stored) == Some(*size) && *size <= INLINE_MAX as u64;
+    let bytes = if fits { unpack_object(object, &stored).ok() } else { None };
+    match bytes {
+        Some(bytes) => Ok((Some(bytes), Some(stored))),
+        None => Err(DecodeError::Malformed("a stored content is not what its name says")),
+    }
+}
+
 fn read_inline(input: &mut Decoder<'_>, version: &Version) -> Result<Option<Vec<u8>>> {
     if !flag(input)? {
         return Ok(None);
@@ -332,9 +363,9 @@ fn write_push(out: &mut Encoder, push: &Push) {
     out.int(push.part.into());
     out.byte(u8::from(push.last));
     out.int(push.items.len() as u64);
-    for PushItem { item, inline } in &push.items {
+    for PushItem { item, inline, stored } in &push.items {
         encode_item(out, item);
-        write_inline(out, inline.as_deref());
+        write_pushed(out, inline.as_deref(), stored.as_deref());
     }
 }
 
@@ -348,8 +379,8 @@ fn read_push(input: &mut Decoder<'_>) -> Result<Push> {
     let items = many(input, usize::MAX, |input| {
         let mut item = decode_item(input)?;
         item.path = traveling(item.path)?;
-        let inline = read_inline(input, &item.version)?;
-        Ok(PushItem { item, inline })
+        let (inline, stored) = read_pushed(input, &item.version)?;
+        Ok(PushItem { item, inline, stored })
     })?;
     Ok(Push { epoch, from, to, part, last, items })
 }

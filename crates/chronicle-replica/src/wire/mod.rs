@@ -204,6 +204,21 @@ pub struct PushItem {
     pub item: Item,
     /// The content, if it is a short file.
     pub inline: Option<Vec<u8>>,
+    /// The content in the form in which the host's store has it: it travels instead, and what came so is what its name
+    /// says.
+    pub stored: Option<Vec<u8>>,
+}
+
+impl PushItem {
+    /// Bytes of content that travel with it.
+    pub fn content_length(&self) -> usize {
+        self.stored.as_ref().or(self.inline.as_ref()).map_or(0, Vec::len)
+    }
+
+    /// Whether its content travels with it.
+    pub fn has_content(&self) -> bool {
+        self.stored.is_some() || self.inline.is_some()
+    }
 }
 
 /// The replica has applied everything up to here, durably (the seed's `up_to_sequence`).

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use chronicle_core::replica::{Item, Node, Place, Rejection, Verdict, Version, Write};
-use chronicle_core::{Epoch, ObjectId, Piece, Seq, WorkspaceId, WorkspacePath};
+use chronicle_core::{Epoch, ObjectId, Piece, Seq, WorkspaceId, WorkspacePath, pack_object};
 use chronicle_testing::dice::Dice;
 use chronicle_testing::fuzz::fuzz;
 
@@ -30,6 +30,14 @@ fn file(content: &[u8]) -> Version {
 
 fn inline(version: &Version, dice: &mut Dice) -> Option<Vec<u8>> {
     (version.object().is_some() && dice.chance(50)).then(|| b"content".to_vec())
+}
+
+/// Inline, in its stored form, or neither.
+fn pushed(version: &Version, dice: &mut Dice) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+    let inline = inline(version, dice);
+    let right = inline.as_ref().filter(|bytes| version.object() == Some(ObjectId::of(bytes)));
+    let stored = right.filter(|_| dice.chance(50)).map(|bytes| pack_object(bytes));
+    (inline, stored)
 }
 
 fn place(dice: &mut Dice) -> Place {
@@ -60,9 +68,9 @@ fn hello(dice: &mut Dice) -> Hello {
 fn push(dice: &mut Dice) -> Push {
     let item = |dice: &mut Dice| {
         let version = version(dice);
-        let inline = inline(&version, dice);
+        let (inline, stored) = pushed(&version, dice);
         let item = Item { path: wanted(dice).path, seq: Seq(dice.roll()), version };
-        PushItem { item, inline }
+        PushItem { item, inline, stored }
     };
     let items = (0..dice.below(4)).map(|_| item(dice)).collect();
     let (epoch, from, to) = (Epoch([4; 16]), Seq(3), Seq(300));
@@ -259,4 +267,28 @@ fn a_hello_of_another_version_is_still_a_hello() {
     bytes.extend_from_slice(b"whatever version 2 says here");
     assert_eq!(decode(&bytes), Ok(Frame::ForeignHello(Versions { oldest: 2, newest: 9 })));
     assert_eq!(Versions::OURS.common(Versions { oldest: 0, newest: 5 }), Some(1));
+}
+
+/// A content in its stored form is opened while its frame is read: one that lies makes no frame, and one that says it is
+/// longer than may travel inside is not even opened.
+#[test]
+fn a_stored_content_that_lies_is_no_frame() {
+    let content = b"the same again and again ".repeat(40);
+    let frame = |content: &[u8], stored: Vec<u8>| {
+        let item = Item { path: path("f"), seq: Seq(1), version: file(content) };
+        let items = vec![PushItem { item, inline: Some(content.to_vec()), stored: Some(stored) }];
+        let (epoch, from, to) = (Epoch([4; 16]), Seq(3), Seq(300));
+        Frame::Push(Push { epoch, from, to, part: 0, last: true, items })
+    };
+    let read = |frame: &Frame| decode(&encode(frame)[4..]);
+    let honest = frame(&content, pack_object(&content));
+    assert!(encode(&honest).len() < content.len());
+    assert_eq!(read(&honest).expect("a frame"), honest);
+    let other = b"something else of that length".repeat(40)[..content.len()].to_vec();
+    assert!(read(&frame(&content, pack_object(&other))).is_err());
+    let mut longer = pack_object(&content);
+    longer[1..9].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+    assert!(read(&frame(&content, longer)).is_err());
+    let bomb = vec![0; 1 << 20];
+    assert!(read(&frame(&bomb, pack_object(&bomb))).is_err());
 }

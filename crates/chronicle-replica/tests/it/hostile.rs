@@ -27,7 +27,7 @@ fn file(content: &[u8]) -> Version {
 
 fn item(name: &str, content: &[u8], inline: Option<&[u8]>) -> PushItem {
     let item = Item { path: path(name), seq: Seq(1), version: file(content) };
-    PushItem { item, inline: inline.map(<[u8]>::to_vec) }
+    PushItem { item, inline: inline.map(<[u8]>::to_vec), stored: None }
 }
 
 fn hello(place: Option<Place>) -> Hello {
@@ -399,7 +399,11 @@ fn a_list_of_pieces_that_is_a_bomb_is_refused() {
     let mut session = live();
     let size = 1 << 30;
     let version = Version::File { object: ObjectId([5; 32]), size, mode: 0o644, mtime_ns: 0 };
-    let large = PushItem { item: Item { path: path("f"), seq: Seq(1), version }, inline: None };
+    let large = PushItem {
+        item: Item { path: path("f"), seq: Seq(1), version },
+        inline: None,
+        stored: None,
+    };
     let effects = to_sandbox(&mut session, Frame::Push(push(vec![large])));
     let id = effects.iter().find_map(|effect| {
         if let sandbox::Effect::HasContents { id, .. } = effect { Some(*id) } else { None }

@@ -24,7 +24,7 @@ fn path(text: &str) -> WorkspacePath {
 fn item(name: &str, size: u64) -> PushItem {
     let version =
         Version::File { object: ObjectId::of(name.as_bytes()), size, mode: 0o644, mtime_ns: 0 };
-    PushItem { item: Item { path: path(name), seq: Seq(1), version }, inline: None }
+    PushItem { item: Item { path: path(name), seq: Seq(1), version }, inline: None, stored: None }
 }
 
 fn hello(at: Option<Place>) -> Frame {

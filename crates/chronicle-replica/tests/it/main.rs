@@ -5,4 +5,5 @@
 mod filter;
 mod hostile;
 mod machines;
+mod shared;
 mod sim;

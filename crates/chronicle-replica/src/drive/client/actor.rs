@@ -31,6 +31,8 @@ const BLIND_ROUND: Duration = Duration::from_secs(1);
 const ROUND: Duration = Duration::from_secs(2);
 /// How long what was touched is left to settle.
 const SETTLE: Duration = Duration::from_micros(200);
+/// How often it is looked whether a first fill is over.
+const FILL_ROUND: Duration = Duration::from_millis(5);
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// How long the goodbye may take.
 const LAST_PATIENCE: Duration = Duration::from_millis(500);
@@ -109,8 +111,8 @@ pub fn run(
 ) -> io::Result<End> {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let (to, from) = mpsc::channel(INBOX);
-    let news = Arc::new(AtomicBool::new(false));
-    start_hearing(&options, &work, &to, &news)?;
+    let (news, filling) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    start_hearing(&options, &work, &to, &news, &filling)?;
     let (stopping, stop) = (to.clone(), stop.clone());
     runtime.spawn(async move {
         stop.stopped().await;
@@ -126,6 +128,7 @@ pub fn run(
         to,
         from,
         news,
+        filling,
         link: 0,
         outbox: None,
         reader: None,
@@ -150,11 +153,19 @@ fn start_hearing(
     work: &SandboxWork,
     to: &mpsc::Sender<Message>,
     news: &Arc<AtomicBool>,
+    filling: &Arc<AtomicBool>,
 ) -> io::Result<()> {
     let touches = work.touches().map_err(io::Error::other)?;
-    let (to, news) = (to.clone(), Arc::clone(news));
+    let (to, news, filling) = (to.clone(), Arc::clone(news), Arc::clone(filling));
+    filling.store(work.place().is_none(), Ordering::Release);
     let (home, root) = (options.home.clone(), work.root().to_owned());
-    let hear = move || hear(touches, &home, &root, &to, &news);
+    let hear = move || {
+        // Whatever is written while an empty replica is filled is seen by the first look after that.
+        while filling.load(Ordering::Acquire) && !to.is_closed() {
+            std::thread::sleep(FILL_ROUND);
+        }
+        hear(touches, &home, &root, &to, &news);
+    };
     std::thread::Builder::new().name("hear".to_owned()).spawn(hear).map(drop)
 }
 
@@ -166,6 +177,7 @@ fn hear(
     to: &mpsc::Sender<Message>,
     news: &AtomicBool,
 ) {
+    let mut watched = false;
     while !to.is_closed() {
         if !touches.find_watcher() {
             let (home, root) = (home.clone(), root.to_owned());
@@ -174,8 +186,13 @@ fn hear(
             // Without it everything works, only slower.
             let _ = std::thread::Builder::new().name("watch".to_owned()).spawn(watch);
         }
-        let touch = touches.wait(if touches.is_watched() { ROUND } else { BLIND_ROUND });
-        let is_new = touch != Touch::default() || !touches.is_watched();
+        // What was touched between the last look and the watcher's first moment nobody tells: one more look is due.
+        let begun = touches.is_watched() && !std::mem::replace(&mut watched, touches.is_watched());
+        let is_new = begun || {
+            let touch = touches.wait(if touches.is_watched() { ROUND } else { BLIND_ROUND });
+            touch != Touch::default() || !touches.is_watched()
+        };
+        watched &= touches.is_watched();
         let message = match is_new {
             false => Message::Round,
             true if news.swap(true, Ordering::AcqRel) => continue,
@@ -200,6 +217,8 @@ struct Actor<'r, 't> {
     to: mpsc::Sender<Message>,
     from: mpsc::Receiver<Message>,
     news: Arc<AtomicBool>,
+    /// An empty replica is filled: nobody watches the tree and nobody looks at it until then.
+    filling: Arc<AtomicBool>,
     /// Which link is the present one: what an older one says counts no more.
     link: u64,
     outbox: Option<Outbox>,
@@ -293,9 +312,17 @@ impl Actor<'_, '_> {
 
     fn lost(&mut self, words: String) {
         self.hang_up();
+        self.filled();
         (self.tell)(Told::Lost(words.clone()));
         self.trace("lost", json!({ "why": words }));
         self.event(Event::LinkLost(words));
+    }
+
+    /// From now on local work is looked for.
+    fn filled(&mut self) {
+        if self.filling.swap(false, Ordering::AcqRel) && !self.options.once {
+            self.look();
+        }
     }
 
     fn hang_up(&mut self) {
@@ -424,6 +451,9 @@ impl Actor<'_, '_> {
             (Some(target), Some(place)) => place.epoch == target.epoch && place.seq >= target.seq,
             _ => false,
         };
+        if reached {
+            self.filled();
+        }
         let equal = reached && self.quiet && self.looked && self.outbox.is_some();
         if equal && !self.equal {
             (self.tell)(Told::Equal);

@@ -1,16 +1,16 @@
 //! What a replica's session wants of its workspace.
 
-use std::collections::HashSet;
 use std::path::Path;
 
 use chronicle_core::replica::{Item, Listing, Place, Version, Write, resync_step, stays_home};
 use chronicle_core::{
-    ContentStorage, Error, HashedTree, Home, ObjectId, Piece, Resolution, Result, Seq, SnapshotId,
-    Touches, Workspace, WorkspacePath,
+    ContentStorage, Error, HashedTree, Home, ObjectId, Piece, Result, Seq, Touches, Workspace,
+    WorkspacePath,
 };
 
 use super::super::given::Giving;
 use super::super::incoming::Incoming;
+use super::super::merges::Merges;
 use super::super::rules::{RuleFile, text};
 use crate::filter::Filters;
 use crate::limits::INLINE_MAX;
@@ -30,8 +30,7 @@ pub struct SandboxWork {
     /// The own tree, while it is compared with the host's.
     tree: Option<HashedTree>,
     folds: bool,
-    /// Conflicts that do not merge by themselves.
-    hopeless: HashSet<SnapshotId>,
+    merges: Merges,
     place: Option<Place>,
     /// Where the own log ended at the last look.
     head: Seq,
@@ -54,7 +53,7 @@ impl SandboxWork {
             own: Default::default(),
             tree: None,
             folds: false,
-            hopeless: HashSet::new(),
+            merges: Merges::default(),
             place,
             head: Seq(0),
         };
@@ -155,7 +154,10 @@ impl SandboxWork {
             }
             Effect::Answered { id, batch, verdicts } => {
                 self.workspace.answered(batch, &verdicts, &self.incoming).ok()?;
-                Event::AnswerKept { id, more: self.merge_conflicts() || self.has_more() }
+                Event::AnswerKept {
+                    id,
+                    more: self.merges.merge(&mut self.workspace) || self.has_more(),
+                }
             }
             Effect::Renumber { id, last } => {
                 self.workspace.renumber_batch(last).ok()?;
@@ -212,9 +214,9 @@ impl SandboxWork {
     /// Applies a push, or what comparing trees found.
     fn apply(&mut self, push: ApplyPush) -> Result<()> {
         let mut items = Vec::with_capacity(push.items.len());
-        for PushItem { item, inline } in push.items {
+        for PushItem { item, inline, stored } in push.items {
             if let (Some(object), Some(bytes)) = (item.version.object(), inline) {
-                self.incoming.keep(&object, bytes)?;
+                self.incoming.keep_inline(&object, bytes, stored);
             }
             items.push(item);
         }
@@ -228,7 +230,7 @@ impl SandboxWork {
         // What is not put there now may be when the host has answered: no push says it again.
         let left = report.left.iter().filter_map(|left| left.item.version.object()).collect();
         self.incoming.keep_only(&left);
-        self.merge_conflicts();
+        self.merges.merge(&mut self.workspace);
         Ok(())
     }
 
@@ -264,34 +266,6 @@ impl SandboxWork {
             (Some(state), Some(place)) => state.mark < place.head.seq,
             _ => true,
         }
-    }
-
-    /// Writes the merges of conflicts that merge by lines; says whether there was one.
-    fn merge_conflicts(&mut self) -> bool {
-        let mut merged = false;
-        for conflict in self.workspace.conflicts().unwrap_or_default() {
-            if self.hopeless.contains(&conflict.id) {
-                continue;
-            }
-            // Contents that are not here yet may come with the next push.
-            let Ok(Some(_)) = self.workspace.merged_conflict(&conflict) else {
-                if self.has_all(&conflict) {
-                    self.hopeless.insert(conflict.id);
-                }
-                continue;
-            };
-            let id = conflict.id.to_string();
-            merged |= self.workspace.resolve_conflict(&id, Resolution::Merge).is_ok();
-            self.hopeless.insert(conflict.id);
-        }
-        merged
-    }
-
-    fn has_all(&self, conflict: &chronicle_core::Conflict) -> bool {
-        let versions = [Some(&conflict.base), Some(&conflict.mine), conflict.theirs.as_ref()];
-        let objects = versions.into_iter().flatten().filter_map(|version| version.object());
-        let here = |object: ObjectId| self.workspace.has_content(&object).unwrap_or(false);
-        objects.into_iter().all(here)
     }
 
     /// What differs in one directory, from what the host has there.

@@ -19,6 +19,7 @@ use super::super::connection::{Delivery, is_violation};
 use super::super::metrics::{Metrics, Trace};
 use super::super::rules::RuleFile;
 use super::super::tokens::Tokens;
+use super::follow::{SharedSlot, take_out};
 use super::peers::{Arrival, Peer, Peers};
 use super::work::HostWork;
 use crate::filter::Filters;
@@ -40,6 +41,10 @@ const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 const TOUCHED: u8 = 1;
 /// What may be new: somebody committed.
 const COMMITTED: u8 = 2;
+
+/// What may be new: another host committed to the shared log, which is asked as often as this.
+const FOLLOW: u8 = 4;
+const FOLLOW_EVERY: Duration = Duration::from_millis(250);
 
 /// What the thread is told.
 pub(super) enum Message {
@@ -67,13 +72,17 @@ pub struct HostOptions {
     pub metrics: Arc<Metrics>,
     /// Where events are written down.
     pub trace: Trace,
+    /// The log that it shares with other hosts, if it does.
+    pub shared: Option<SharedSlot>,
 }
 
 /// A workspace's thread, for those who bring connections.
 #[derive(Clone)]
 pub struct HostHandle {
-    /// Which workspace.
+    /// Which workspace replicas know it as.
     pub workspace: WorkspaceId,
+    /// Which workspace of this machine it is, for which tokens are.
+    pub own: WorkspaceId,
     to: mpsc::Sender<Message>,
 }
 
@@ -111,11 +120,15 @@ impl HostHandle {
 /// Opens a workspace and starts its thread.
 pub fn start(options: HostOptions, runtime: &Handle) -> chronicle_core::Result<HostHandle> {
     let workspace = Workspace::open(&options.home, &options.root)?;
-    let id = workspace.id();
+    let own = workspace.id();
     let (to, from) = mpsc::channel(INBOX);
     let news = Arc::new(AtomicU8::new(0));
     start_watching(&options, &workspace, &to, &news)?;
-    let actor = Actor::new(options, workspace, from, news)?;
+    let actor = Actor::new(options, workspace, from, Arc::clone(&news))?;
+    let id = actor.work.id();
+    if actor.work.is_following() {
+        start_following(to.clone(), news, own)?;
+    }
     let runtime = runtime.clone();
     std::thread::Builder::new()
         .name(format!("host-{}", &id.hex()[..8]))
@@ -125,7 +138,31 @@ pub fn start(options: HostOptions, runtime: &Handle) -> chronicle_core::Result<H
             path: PathBuf::from(id.hex()),
             source,
         })?;
-    Ok(HostHandle { workspace: id, to })
+    Ok(HostHandle { workspace: id, own, to })
+}
+
+/// Asks the workspace's thread to look at the shared log now and then, for as long as it lives.
+fn start_following(
+    to: mpsc::Sender<Message>,
+    news: Arc<AtomicU8>,
+    id: WorkspaceId,
+) -> chronicle_core::Result<()> {
+    let follow = move || {
+        while !to.is_closed() {
+            if news.fetch_or(FOLLOW, Ordering::AcqRel) == 0
+                && to.blocking_send(Message::News).is_err()
+            {
+                return;
+            }
+            std::thread::sleep(FOLLOW_EVERY);
+        }
+    };
+    let spawned = std::thread::Builder::new().name("follow".to_owned()).spawn(follow);
+    spawned.map(drop).map_err(|source| chronicle_core::Error::Io {
+        action: "start a thread for",
+        path: PathBuf::from(id.hex()),
+        source,
+    })
 }
 
 /// Starts the watcher, unless another process has one, and the thread that hears it.
@@ -223,7 +260,8 @@ impl Actor {
     ) -> chronicle_core::Result<Self> {
         let rules = RuleFile::of(&options.home, workspace.id());
         let tokens = Tokens::of(&options.home);
-        let mut work = HostWork::new(workspace, &options.home);
+        let shared = options.shared.as_ref().and_then(take_out);
+        let mut work = HostWork::new(workspace, &options.home, shared);
         work.look()?;
         let place = work.place()?;
         let tokens_seen = tokens.changed_at();
@@ -329,6 +367,9 @@ impl Actor {
                 Ok(false) => {}
                 Err(error) => self.trouble("look", &error.to_string()),
             }
+        }
+        if let Err(error) = self.work.follow() {
+            self.trouble("follow", &error.to_string());
         }
         self.tell_growth();
     }

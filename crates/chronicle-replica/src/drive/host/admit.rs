@@ -20,7 +20,7 @@ const PEERS_MOST: usize = 10_000;
 impl Actor {
     /// Answers who asks to come in.
     pub(super) fn admit(&mut self, number: u64, hello: &Hello) -> Event {
-        match self.check(number, hello) {
+        match self.check(number, hello).and_then(|let_in| self.catch_up().map(|()| let_in)) {
             Ok((right, token)) => {
                 let filters = Arc::clone(&self.filters);
                 self.replace_older(number, hello);
@@ -49,6 +49,14 @@ impl Actor {
         }
     }
 
+    /// Who comes from another host may have seen more of the shared log than was read here.
+    fn catch_up(&mut self) -> Result<(), Box<Event>> {
+        let words = "The host cannot read the log that it shares; try again later";
+        let caught_up = self.work.catch_up().and_then(|()| self.work.place());
+        self.place = caught_up.map_err(|_| Box::new(denied(RefusedCode::Busy, words)))?;
+        Ok(())
+    }
+
     fn check(&self, number: u64, hello: &Hello) -> Result<(Right, Option<String>), Box<Event>> {
         let peer = self.peers.get(number);
         let came = peer.map_or(Came::WebSocket, |peer| peer.came);
@@ -58,7 +66,7 @@ impl Actor {
                 let words = "A token is needed: chronicle token create makes one at the host";
                 return Err(Box::new(denied(RefusedCode::Token, words)));
             }
-            (_, shown) => match self.tokens.find(self.work.id(), shown) {
+            (_, shown) => match self.tokens.find(self.work.own_id(), shown) {
                 Ok(Some(row)) => (row.right, Some(row.name)),
                 Ok(None) => {
                     let words = "The host does not know this token, or not for this workspace";

@@ -2,9 +2,11 @@
 
 mod actor;
 mod admit;
+mod follow;
 mod peers;
 mod pushes;
 mod work;
 
 pub use actor::{HostHandle, HostOptions, start};
+pub use follow::SharedSlot;
 pub use peers::{Arrival, Came};

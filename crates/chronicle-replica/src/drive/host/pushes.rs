@@ -4,8 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use chronicle_core::replica::{Item, Place, Tree, Version};
-use chronicle_core::{HashedTree, ObjectId, PushLimits, Result, Seq, Workspace, WorkspacePath};
+use chronicle_core::{
+    ContentStorage, HashedTree, ObjectId, PushLimits, Result, Seq, WorkspacePath,
+};
 
+use super::follow::Source;
 use super::peers::Peer;
 use super::work::View;
 use crate::host::{LogPart, LogRead, ReadLog, TreeRead};
@@ -13,11 +16,16 @@ use crate::limits::{GATHERED, INLINE_MAX};
 use crate::wire::PushItem;
 
 /// What is read of the log at once; a push is not longer, and the next begins where it ends.
-const LIMITS: PushLimits = PushLimits { items: 20_000, bytes: 8 << 20 };
+///
+/// A replica holds the contents that come inside of one in memory until it is applied.
+const LIMITS: PushLimits =
+    PushLimits { items: 50_000, bytes: 24 << 20, content: INLINE_MAX as u64 };
 /// Reads that are kept: replicas are mostly at the same place.
 const KEPT: usize = 8;
 /// Bytes of an item on the wire besides its path, its target and its content.
 const ITEM_LENGTH: usize = 80;
+/// Files up to this size are compressed together in the store, so that none has a form of its own.
+const TOGETHER_MOST: u64 = 3 << 10;
 /// Objects that are remembered as given.
 const GIVEN_MOST: usize = 4 << 20;
 
@@ -63,12 +71,12 @@ impl Pushes {
     /// The next part of what changed after a record.
     pub(super) fn read(
         &mut self,
-        workspace: &mut Workspace,
+        source: &mut Source<'_>,
         wanted: &ReadLog,
         view: &View<'_>,
         class: Class,
     ) -> LogRead {
-        match self.part(workspace, wanted, view, class) {
+        match self.part(source, wanted, view, class) {
             Ok(read) => read,
             Err(error) => LogRead::Failed(error.to_string()),
         }
@@ -76,13 +84,13 @@ impl Pushes {
 
     fn part(
         &mut self,
-        workspace: &mut Workspace,
+        source: &mut Source<'_>,
         wanted: &ReadLog,
         view: &View<'_>,
         class: Class,
     ) -> Result<LogRead> {
-        let head = workspace.replica_place()?.head;
-        let Some((to, items)) = self.items(workspace, wanted, head, view, class)? else {
+        let head = source.head()?;
+        let Some((to, items)) = self.items(source, wanted, head, view, class)? else {
             return Ok(LogRead::TooOld(head));
         };
         let (to, after) = match &wanted.going_on {
@@ -91,22 +99,16 @@ impl Pushes {
         };
         let begin = after.map_or(0, |after| items.partition_point(|item| item.path <= *after));
         let (mut part, mut length) = (Vec::new(), 0);
-        let contents = workspace.replica_contents()?;
+        let contents = source.contents()?;
         for item in &items[begin..] {
-            let inline = match &item.version {
-                Version::File { object, size, .. } if *size <= INLINE_MAX as u64 => {
-                    contents.get(object).ok()
-                }
-                _ => None,
-            };
-            let more =
-                ITEM_LENGTH + item.path.as_bytes().len() + inline.as_ref().map_or(0, Vec::len);
+            let new = with_content(item, &contents);
+            let more = ITEM_LENGTH + item.path.as_bytes().len() + new.content_length();
             if length + more > GATHERED && !part.is_empty() {
                 break;
             }
             length += more;
             self.offer(class, &item.version);
-            part.push(PushItem { item: item.clone(), inline });
+            part.push(new);
         }
         let more = begin + part.len() < items.len();
         Ok(LogRead::Part(LogPart { to, items: part, more }))
@@ -126,7 +128,7 @@ impl Pushes {
     /// What changed, from the last reads or from the log; `None` if the log does not reach back.
     fn items(
         &mut self,
-        workspace: &mut Workspace,
+        source: &mut Source<'_>,
         wanted: &ReadLog,
         head: Place,
         view: &View<'_>,
@@ -143,8 +145,7 @@ impl Pushes {
             return Ok(Some((kept.to, Arc::clone(&kept.items))));
         }
         let passes = |path: &WorkspacePath, is_directory: bool| view.passes(path, is_directory);
-        let after = wanted.from.unwrap_or_default();
-        let read = workspace.changes_for_replica(after, LIMITS, &passes)?;
+        let read = source.changes(wanted.from, LIMITS, &passes)?;
         let Some(mut changes) = read else { return Ok(None) };
         if wanted.from.is_none() {
             // Who has nothing need not hear of what is gone.
@@ -162,12 +163,12 @@ impl Pushes {
     /// What is in a directory, with hashes of what is below.
     pub(super) fn tree(
         &mut self,
-        workspace: &Workspace,
+        source: &Source<'_>,
         path: WorkspacePath,
         view: &View<'_>,
         class: Class,
     ) -> TreeRead {
-        let read = self.hashed(workspace, view, class).map(|tree| (tree.at, tree.nodes(&path)));
+        let read = self.hashed(source, view, class).map(|tree| (tree.at, tree.nodes(&path)));
         match read {
             Ok((place, entries)) => TreeRead { path, place, entries: Some(entries) },
             // Nobody takes what could not be read for empty: the place is one that no log has.
@@ -180,17 +181,34 @@ impl Pushes {
 
     fn hashed(
         &mut self,
-        workspace: &Workspace,
+        source: &Source<'_>,
         view: &View<'_>,
         class: Class,
     ) -> Result<&HashedTree> {
-        let head = workspace.replica_place()?.head;
+        let head = source.head()?;
         let fresh = self.tree.as_ref().is_some_and(|(of, at, _)| *of == class && *at == head);
         if !fresh {
             let passes = |path: &WorkspacePath, is_directory: bool| view.passes(path, is_directory);
-            let tree = workspace.tree_for_replica(&passes)?;
+            let tree = source.tree(&passes)?;
             self.tree = Some((class, head, tree));
         }
         Ok(&self.tree.as_ref().expect("it was just made").2)
     }
+}
+
+/// An item with its content, if that is short: as the store has it, if that is shorter.
+fn with_content(item: &Item, contents: &dyn ContentStorage) -> PushItem {
+    let mut new = PushItem { item: item.clone(), inline: None, stored: None };
+    let Version::File { object, size, .. } = &item.version else { return new };
+    if *size > INLINE_MAX as u64 {
+        return new;
+    }
+    if *size > TOGETHER_MOST {
+        let stored = contents.stored(object).ok().flatten();
+        new.stored = stored.filter(|stored| (stored.len() as u64) < *size);
+    }
+    if new.stored.is_none() {
+        new.inline = contents.get(object).ok();
+    }
+    new
 }

@@ -17,10 +17,12 @@ use super::super::incoming::Incoming;
 use super::super::metrics::Metrics;
 use super::super::rules::{RuleFile, text};
 use super::super::tokens::Right;
+use super::follow::{Following, Source, contents_of};
 use super::peers::Peer;
 use super::pushes::Pushes;
 use crate::filter::Filters;
 use crate::host::{Effect, Event, TakeWrites, WritesTaken};
+use crate::shared::{SharedLog, Taken};
 use crate::wire::{Direction, Run, Wanted};
 
 /// How often what is known of a replica is written down, at most.
@@ -29,6 +31,8 @@ const NOTED_EVERY: Duration = Duration::from_secs(1);
 /// The workspace, for the sessions of its replicas.
 pub(super) struct HostWork {
     workspace: Workspace,
+    /// The log that it shares with other hosts, if it does.
+    following: Option<Following>,
     pub(super) filters: Arc<Filters>,
     pushes: Pushes,
     giving: Giving,
@@ -47,12 +51,17 @@ struct Noted {
 }
 
 impl HostWork {
-    pub(super) fn new(workspace: Workspace, home: &chronicle_core::Home) -> Self {
+    pub(super) fn new(
+        workspace: Workspace,
+        home: &chronicle_core::Home,
+        shared: Option<SharedLog>,
+    ) -> Self {
         let own = home.path().join("workspaces").join(workspace.id().hex());
         let below = own.join("incoming");
         Incoming::clean(&below);
         Self {
             workspace,
+            following: shared.map(Following::new),
             filters: Arc::default(),
             pushes: Pushes::default(),
             giving: Giving::default(),
@@ -62,8 +71,18 @@ impl HostWork {
         }
     }
 
+    /// The workspace that replicas are replicas of.
     pub(super) fn id(&self) -> WorkspaceId {
+        self.following.as_ref().map_or(self.workspace.id(), |it| it.shared.workspace())
+    }
+
+    /// The workspace of this machine, for which tokens and rules are.
+    pub(super) fn own_id(&self) -> WorkspaceId {
         self.workspace.id()
+    }
+
+    pub(super) fn is_following(&self) -> bool {
+        self.following.is_some()
     }
 
     /// Whether the file system takes names for the same that differ in case; those that this program is made for do not.
@@ -72,12 +91,31 @@ impl HostWork {
     }
 
     pub(super) fn place(&self) -> Result<Place> {
-        Ok(self.workspace.replica_place()?.head)
+        match &self.following {
+            Some(following) => Ok(following.shared.place()),
+            None => Ok(self.workspace.replica_place()?.head),
+        }
     }
 
     /// Brings what changed on the disk into the log; says whether anything did.
     pub(super) fn look(&mut self) -> Result<bool> {
         Ok(self.workspace.settle()?.changes > 0)
+    }
+
+    /// Reads what other hosts committed to the shared log, and commits what was done here.
+    pub(super) fn follow(&mut self) -> Result<()> {
+        match &mut self.following {
+            Some(following) => following.exchange(&mut self.workspace, &self.filters),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes sure that nobody is shown less than another host has shown him.
+    pub(super) fn catch_up(&mut self) -> Result<()> {
+        match &mut self.following {
+            Some(following) => following.shared.read_on().map(drop),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn rules(&self, file: &RuleFile) -> Result<(Vec<u8>, Vec<u8>)> {
@@ -121,7 +159,10 @@ impl HostWork {
         let more = |whole: u64, before: u64| if whole < before { whole } else { whole - before };
         let news = ReplicaNews {
             name: Some(peer.name.clone()),
-            acknowledged: peer.place.filter(|place| noted.place != Some(*place)),
+            // A place in the shared log is none in the own one.
+            acknowledged: peer
+                .place
+                .filter(|place| self.following.is_none() && noted.place != Some(*place)),
             sent: more(sent, noted.sent),
             received: more(peer.received, noted.received),
             conflicts: None,
@@ -136,13 +177,17 @@ impl HostWork {
         match effect {
             Effect::ReadLog(wanted) => {
                 let view = View { own: &self.filters, peer: &peer.filters };
-                let read = self.pushes.read(&mut self.workspace, &wanted, &view, peer.class());
+                let following = self.following.as_ref();
+                let mut source = Source { workspace: &mut self.workspace, following };
+                let read = self.pushes.read(&mut source, &wanted, &view, peer.class());
                 vec![Event::LogRead(read)]
             }
             Effect::ReadTree(paths) => {
                 let view = View { own: &self.filters, peer: &peer.filters };
+                let following = self.following.as_ref();
+                let source = Source { workspace: &mut self.workspace, following };
                 let read = |path| {
-                    let tree = self.pushes.tree(&self.workspace, path, &view, peer.class());
+                    let tree = self.pushes.tree(&source, path, &view, peer.class());
                     Event::TreeRead(tree)
                 };
                 paths.into_iter().map(read).collect()
@@ -183,6 +228,9 @@ impl HostWork {
         }
         let view = View { own: &self.filters, peer: &peer.filters };
         let stands = || {
+            if let Some(following) = &self.following {
+                return following.shared.at(&wanted.path)?.object();
+            }
             let last = self.workspace.last_position().ok()?;
             let entry = self.workspace.entry_just_after(last, &wanted.path).ok()?;
             Version::of(&entry)?.object()
@@ -194,7 +242,8 @@ impl HostWork {
         if !self.may_give(peer, &run.wanted, offered) {
             return None;
         }
-        self.giving.run(self.workspace.replica_contents().ok()?, run).ok()
+        let contents = contents_of(&self.workspace, self.following.as_ref()).ok()?;
+        self.giving.run(&contents, run).ok()
     }
 
     fn read_manifest(
@@ -206,7 +255,8 @@ impl HostWork {
         if !self.may_give(peer, wanted, offered) {
             return None;
         }
-        self.giving.manifest(self.workspace.replica_contents().ok()?, &wanted.object).ok()
+        let contents = contents_of(&self.workspace, self.following.as_ref()).ok()?;
+        self.giving.manifest(&contents, &wanted.object).ok()
     }
 
     /// What a replica must send though the store may have it: only what was given to it is believed to be its own.
@@ -217,7 +267,9 @@ impl HostWork {
         mut objects: Vec<ObjectId>,
         base: Option<ObjectId>,
     ) -> Vec<ObjectId> {
-        let Ok(contents) = self.workspace.replica_contents() else { return objects };
+        let following = self.following.as_ref();
+        let Ok(contents) = contents_of(&self.workspace, following) else { return objects };
+        let contents = &contents;
         let came = self.incoming.get(&number);
         let own: HashSet<_> = match base.filter(|base| self.pushes.gave(base, peer)) {
             Some(base) => self.giving.manifest(contents, &base).map(|(_, pieces)| pieces),
@@ -244,7 +296,7 @@ impl HostWork {
     ) -> Result<bool> {
         let below = &self.below;
         let came = self.incoming.entry(number).or_insert_with(|| Incoming::new(below, number));
-        let contents = self.workspace.replica_contents()?;
+        let contents = &contents_of(&self.workspace, self.following.as_ref())?;
         let giving = &mut self.giving;
         let parts = pieces.iter().map(|piece| match came.exists(&piece.id)? {
             true => came.get(&piece.id),
@@ -298,14 +350,22 @@ impl HostWork {
             admit: &admit,
             folds: peer.folds,
         };
-        let answer = self.workspace.take_writes(&request, &self.incoming[&number]);
-        match answer {
-            Ok(answer) if answer.verdicts.len() != writes.len() => {
-                WritesTaken::Renumber { batch: taken.batch, last: answer.batch }
+        let answer = match &mut self.following {
+            None => self.workspace.take_writes(&request, &self.incoming[&number]).map(|answer| {
+                match answer.verdicts.len() == writes.len() {
+                    true => Taken::Answered(answer.verdicts),
+                    false => Taken::Renumber(answer.batch),
+                }
+            }),
+            Some(following) => {
+                following.take_writes(&mut self.workspace, &request, &self.incoming[&number])
             }
-            Ok(answer) => {
+        };
+        match answer {
+            Ok(Taken::Renumber(last)) => WritesTaken::Renumber { batch: taken.batch, last },
+            Ok(Taken::Answered(verdicts)) => {
                 self.incoming.remove(&number);
-                let verdicts = self.hide(peer, &writes, answer.verdicts);
+                let verdicts = self.hide(peer, &writes, verdicts);
                 count(metrics, &verdicts);
                 WritesTaken::Answered { batch: taken.batch, verdicts }
             }

@@ -159,7 +159,7 @@ impl Host {
         let seq = self.store.last.get(path).copied().unwrap_or(Seq(0));
         let content = version.object().and_then(|object| self.store.content(&object));
         let inline = content.filter(|content| content.len() <= INLINE).cloned();
-        PushItem { item: Item { path: path.clone(), seq, version }, inline }
+        PushItem { item: Item { path: path.clone(), seq, version }, inline, stored: None }
     }
 
     fn read_tree(&self, path: WorkspacePath) -> TreeRead {

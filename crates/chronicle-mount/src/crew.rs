@@ -300,9 +300,12 @@ impl Crew {
                 && now == self.answered.load(Ordering::Relaxed);
             // What one process asks is hardly ever asked at once.
             let asked = std::mem::replace(&mut askers, self.askers.load(Ordering::Relaxed));
-            let has_more = all_busy && askers.wrapping_sub(asked) > 1 && self.has_requests();
+            let is_full = all_busy && askers.wrapping_sub(asked) > 1;
+            let has_more = is_full && self.has_requests();
             waiting = if has_more { waiting + 1 } else { u32::saturating_sub(waiting, 1) };
-            if waiting >= WAITING {
+            // Those who help have enough to do.
+            let is_worth_it = is_full && self.on_duty.load(Ordering::Relaxed) > 1;
+            if waiting >= WAITING || is_worth_it {
                 self.wanted_until.store(self.now() + STINT.as_micros() as u64, Ordering::Relaxed);
             }
             if is_held_up || waiting >= WAITING {
@@ -325,9 +328,10 @@ impl Crew {
     /// Waits until there is a request.
     fn sleep<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.asleep.store(true, Ordering::SeqCst);
-        // Whoever came before that has not seen it.
+        // Whoever came before that has not seen it. He may want the lock that is held here, so it is let go.
         if self.busy.load(Ordering::SeqCst) > 0 {
             self.asleep.store(false, Ordering::SeqCst);
+            return self.tick(state);
         }
         while self.asleep.load(Ordering::SeqCst) && !state.over && state.called == 0 {
             state = self.wait(state);
@@ -358,5 +362,52 @@ impl Crew {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    /// Whoever keeps watch must not keep the lock from one who answers, while another waits for requests.
+    #[test]
+    fn who_is_about_to_wait_is_not_held_up_by_who_keeps_watch() {
+        let crew = Crew::new(3, None);
+        let (told, heard) = channel();
+        for number in 0..3 {
+            let (crew, told) = (Arc::clone(&crew), told.clone());
+            std::thread::spawn(move || {
+                // Not by answering something: whoever is the last to end that may rest already.
+                crew.meet();
+                set_busy(false);
+                while crew.met.load(Ordering::Relaxed) < crew.size {
+                    std::thread::yield_now();
+                }
+                match number {
+                    // Rests at the end of it, and keeps watch.
+                    0 => drop(crew.enter(1)),
+                    1 => {
+                        while !crew.state().watched {
+                            std::thread::yield_now();
+                        }
+                        let duty = crew.enter(2);
+                        std::thread::sleep(TICK * (2 * QUIET));
+                        crew.will_wait();
+                        let _ = told.send(());
+                        drop(duty);
+                    }
+                    // As if it waited for a request.
+                    _ => {
+                        let mut state = crew.state();
+                        while !state.over {
+                            state = crew.wait(state);
+                        }
+                    }
+                }
+            });
+        }
+        heard.recv_timeout(Duration::from_secs(20)).expect("it is held up");
+        crew.dismiss();
     }
 }

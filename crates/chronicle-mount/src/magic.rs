@@ -47,6 +47,12 @@ pub trait Magic: Send + Sync + 'static {
     /// What a directory holds.
     fn list(&self, directory: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, MagicKind)>, Errno>;
 
+    /// Whether to say how long the files of a directory are costs as much as reading them, so that a list of names should
+    /// do without.
+    fn is_costly(&self, _directory: &[Vec<u8>]) -> bool {
+        false
+    }
+
     /// Opens a file for reading.
     fn open(&self, path: &[Vec<u8>]) -> Result<Box<dyn MagicFile>, Errno>;
 

@@ -207,6 +207,10 @@ impl Magic for Past {
         }
     }
 
+    fn is_costly(&self, directory: &[Vec<u8>]) -> bool {
+        directory.first().is_some_and(|first| matches!(&first[..], b"query" | b"turns"))
+    }
+
     fn open(&self, path: &[Vec<u8>]) -> Result<Box<dyn MagicFile>, Errno> {
         match self.place(path)? {
             Place::At(moment, path) => {
@@ -319,7 +323,7 @@ fn turn(workspace: &Workspace, number: u64) -> Result<Vec<u8>, Error> {
 /// What somebody hears who asks for what cannot be shown.
 fn errno(error: &Error) -> Errno {
     match error {
-        Error::UnknownTarget(_) => Errno::ENOENT,
+        Error::UnknownTarget(_) | Error::NoContent { .. } => Errno::ENOENT,
         Error::Secret(_) => Errno::EACCES,
         _ => Errno::EIO,
     }

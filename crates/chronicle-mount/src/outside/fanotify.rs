@@ -2,10 +2,8 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use chronicle_core::DirectoryHandle;
 use rustix::io::Errno;
-
-/// The most bytes that a handle has, on any file system.
-const MOST: usize = 128;
 
 const NAMES: u64 = libc::FAN_CREATE | libc::FAN_DELETE | libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO;
 const TOLD: u64 = NAMES
@@ -19,44 +17,12 @@ const TOLD: u64 = NAMES
 const HEAD: usize = size_of::<libc::fanotify_event_metadata>();
 const RECORD: usize = 4;
 
-/// The kernel's own name of a directory.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Handle {
-    file_system: u64,
-    kind: i32,
-    bytes: Vec<u8>,
-}
-
-#[repr(C)]
-struct Raw {
-    length: u32,
-    kind: i32,
-    bytes: [u8; MOST],
-}
-
-impl Handle {
-    /// The handle of an open directory on this file system.
-    pub(super) fn of(directory: BorrowedFd<'_>, file_system: u64) -> Result<Self, Errno> {
-        let mut raw = Raw { length: MOST as u32, kind: 0, bytes: [0; MOST] };
-        let mut mount = 0;
-        let (fd, handle) = (directory.as_raw_fd(), (&raw mut raw).cast());
-        #[expect(unsafe_code, reason = "rustix has no file handles")]
-        // SAFETY: the room that the length names follows it, and the empty path ends with NUL.
-        let done = unsafe {
-            libc::name_to_handle_at(fd, c"".as_ptr(), handle, &raw mut mount, libc::AT_EMPTY_PATH)
-        };
-        checked(done)?;
-        let bytes = raw.bytes.get(..raw.length as usize).ok_or(Errno::OVERFLOW)?.to_vec();
-        Ok(Self { file_system, kind: raw.kind, bytes })
-    }
-}
-
 /// One thing that happened.
 #[derive(Debug)]
 pub(super) struct Happening<'a> {
     what: u64,
     pub(super) pid: i32,
-    pub(super) directory: Option<Handle>,
+    pub(super) directory: Option<DirectoryHandle>,
     pub(super) name: &'a [u8],
 }
 
@@ -207,12 +173,12 @@ fn parse(bytes: &[u8]) -> Option<(Happening<'_>, &[u8])> {
 }
 
 /// A directory and a name in it.
-fn parse_place(bytes: &[u8]) -> Option<(Handle, &[u8])> {
+fn parse_place(bytes: &[u8]) -> Option<(DirectoryHandle, &[u8])> {
     let file_system = u64::from_ne_bytes(bytes.get(..8)?.try_into().ok()?);
     let (length, kind) = (u32_at(bytes, 8)? as usize, u32_at(bytes, 12)? as i32);
     let handle = bytes.get(16..16_usize.checked_add(length)?)?;
     let name = bytes[16 + length..].split(|byte| *byte == 0).next().unwrap_or(b"");
-    Some((Handle { file_system, kind, bytes: handle.to_vec() }, name))
+    Some((DirectoryHandle { file_system, kind, bytes: handle.to_vec() }, name))
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {

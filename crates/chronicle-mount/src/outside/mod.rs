@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
+use chronicle_core::DirectoryHandle;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
@@ -19,7 +20,7 @@ use crate::handles::told;
 use crate::nodes::ROOT;
 use crate::outbox::Notice;
 use crate::serve::Core;
-use fanotify::{Group, Handle, Happening};
+use fanotify::{Group, Happening};
 
 /// While only we ourselves work, nothing has to be heard at once: each look wakes a core.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 4_000_000 };
@@ -29,7 +30,7 @@ const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 4_000_000 };
 pub(crate) struct Watch {
     group: Group,
     over: OwnedFd,
-    directories: Mutex<HashMap<Handle, u64>>,
+    directories: Mutex<HashMap<DirectoryHandle, u64>>,
     file_systems: Mutex<HashMap<u64, u64>>,
     /// How often everything that had been told was dealt with.
     rounds: AtomicU64,
@@ -68,7 +69,7 @@ impl Watch {
                 found
             }
         };
-        let handle = Handle::of(directory, file_system)?;
+        let handle = DirectoryHandle::of(directory, file_system)?;
         // First, so that whatever is told finds it.
         self.directories().insert(handle, node);
         self.group.mark(directory)
@@ -89,7 +90,7 @@ impl Watch {
         }
     }
 
-    fn directories(&self) -> MutexGuard<'_, HashMap<Handle, u64>> {
+    fn directories(&self) -> MutexGuard<'_, HashMap<DirectoryHandle, u64>> {
         self.directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

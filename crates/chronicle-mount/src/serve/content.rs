@@ -21,11 +21,6 @@ pub(crate) fn backing_flags(flags: i32) -> OFlags {
     flags & (OFlags::RWMODE | OFlags::TRUNC | OFlags::NOATIME)
 }
 
-/// Whether a write takes something of the mode away, which the kernel does not expect of a write.
-fn has_special_bits(stat: &rustix::fs::Stat) -> bool {
-    stat.st_mode & 0o6000 != 0
-}
-
 impl Core {
     /// Opens a file; before-images are taken here, not at every write.
     pub(crate) fn open(&self, caller: &Caller, node: u64, flags: i32) -> Answer<Handle> {
@@ -43,14 +38,7 @@ impl Core {
         let (_held, paths) = self.lock_names(node)?;
         self.change(caller, &Operation::Write { paths: &paths, truncates, opens: true }, || {
             identity::assume(caller, 0);
-            let loses_bits = truncates
-                && caller.uid != 0
-                && self.stat(node).is_ok_and(|stat| has_special_bits(&stat));
-            let opened = self.open_file(node, flags).map(handle);
-            if loses_bits {
-                self.outbox.send(Notice::Attributes(node));
-            }
-            opened
+            self.open_file(node, flags).map(handle)
         })
     }
 
@@ -115,8 +103,6 @@ impl Core {
         } else {
             identity::be_oneself();
         }
-        let loses_bits =
-            strips && rustix::fs::fstat(&handle.file).is_ok_and(|stat| has_special_bits(&stat));
         let mut done = 0;
         while done < data.len() {
             match rustix::io::pwrite(&handle.file, &data[done..], offset + done as u64) {
@@ -125,9 +111,6 @@ impl Core {
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error).or_errno(),
             }
-        }
-        if loses_bits {
-            self.outbox.send(Notice::Attributes(handle.node));
         }
         Ok(done)
     }

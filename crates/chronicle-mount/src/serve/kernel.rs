@@ -24,6 +24,7 @@ use crate::crew::Crew;
 use crate::errno::{Answer, OrErrno, guarded};
 use crate::handles::{Handle, Way};
 use crate::identity;
+use crate::magic::MagicKind;
 use crate::mounted::{Agreed, agree};
 use crate::versions::Caller;
 
@@ -524,6 +525,7 @@ impl Filesystem for Kernel {
         let listed = guarded(|| {
             if is_magic(node.0) {
                 return self.magic_names(node.0, offset, |name, kind, next| {
+                    let kind = crate::attributes::of_magic_kind(kind);
                     reply.add(INodeNo(1 << 63), next, kind, OsStr::from_bytes(name))
                 });
             }
@@ -560,8 +562,8 @@ impl Filesystem for Kernel {
         };
         let listed = guarded(|| {
             if is_magic(node.0) {
-                return self.magic_names(node.0, offset, |name, _, next| {
-                    let found = guarded(|| self.core.enter_magic(node.0, name));
+                return self.magic_names(node.0, offset, |name, kind, next| {
+                    let found = guarded(|| self.core.enter_listed_magic(node.0, name, kind));
                     found.is_ok_and(|entry| add(name, next, entry))
                 });
             }
@@ -761,11 +763,11 @@ impl Kernel {
         &self,
         node: u64,
         offset: u64,
-        mut is_full: impl FnMut(&[u8], FileType, u64) -> bool,
+        mut is_full: impl FnMut(&[u8], MagicKind, u64) -> bool,
     ) -> Answer<()> {
         let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
         for (at, (name, kind)) in self.core.magic_list(node)?.iter().enumerate().skip(skipped) {
-            if is_full(name, crate::attributes::of_magic_kind(*kind), at as u64 + 1) {
+            if is_full(name, *kind, at as u64 + 1) {
                 break;
             }
         }

@@ -102,6 +102,25 @@ impl Core {
         Ok(entry(self.magic_nodes.enter(path), &found))
     }
 
+    /// The same for one of many names. Where a length costs too much it is not told, and what is told is believed for
+    /// no time, so that whoever wants to know asks.
+    pub(crate) fn enter_listed_magic(
+        &self,
+        parent: u64,
+        name: &[u8],
+        kind: MagicKind,
+    ) -> Answer<Entry> {
+        let path = self.magic_nodes.path(parent)?;
+        if kind != MagicKind::File || !self.magic.is_costly(&path) {
+            return self.enter_magic(parent, name);
+        }
+        let found = MagicEntry { kind, mode: 0o444, ..self.magic_root()? };
+        let mut path = Vec::clone(&path);
+        path.push(name.to_vec());
+        let entry = entry(self.magic_nodes.enter(path), &found);
+        Ok(Entry { attribute_time: Duration::ZERO, ..entry })
+    }
+
     pub(crate) fn magic_attributes(&self, number: u64) -> Answer<(FileAttr, Duration)> {
         let path = self.magic_nodes.path(number)?;
         let found = match path.split_last() {

@@ -40,11 +40,13 @@ impl Core {
         node: u64,
         setting: &Setting,
     ) -> Answer<(FileAttr, Duration)> {
-        let (_held, paths) = match setting.size {
-            Some(_) => self.lock_names(node)?,
-            None => self.lock_seen_names(node),
-        };
-        if let Some(size) = setting.size {
+        let cuts = setting.size.is_some_and(|size| !self.is_plain_write(setting.handle, size));
+        let (_held, paths) = if cuts { self.lock_names(node)? } else { self.lock_seen_names(node) };
+        if let (Some(size), false) = (setting.size, cuts) {
+            identity::assume(caller, 0);
+            self.truncate(node, setting.handle, size)?;
+        }
+        if let Some(size) = setting.size.filter(|_| cuts) {
             self.change(
                 caller,
                 &Operation::Write { paths: &paths, truncates: true, opens: false },
@@ -63,6 +65,15 @@ impl Core {
             })?;
         }
         self.attributes(node)
+    }
+
+    /// Whether a new size through an open handle takes nothing away. It is like any write through that handle then,
+    /// of which nobody is told: what stood there is kept since it was opened. Databases do that all the time.
+    fn is_plain_write(&self, handle: Option<FileHandle>, size: u64) -> bool {
+        let open = handle.and_then(|handle| self.handles.get(handle).ok());
+        open.filter(|handle| handle.writes)
+            .and_then(|handle| rustix::fs::fstat(&handle.file).ok())
+            .is_some_and(|stat| stat.st_size as u64 <= size)
     }
 
     fn truncate(&self, node: u64, handle: Option<FileHandle>, size: u64) -> Answer<()> {

@@ -91,12 +91,17 @@ impl Core {
 
     /// How long attributes may be believed.
     ///
-    /// A change through a hard link in a directory that nobody watches is not told.
+    /// A change through a hard link in a directory that nobody watches is not told. A write takes set-user-id and
+    /// set-group-id away, and the kernel does not expect that of a write: it asks each time whether they are there.
     fn attribute_time(&self, node: u64, stat: &Stat) -> Duration {
+        let is_directory = attributes::kind(stat) == FileType::Directory;
+        if stat.st_mode & 0o6000 != 0 && !is_directory {
+            return Duration::ZERO;
+        }
         if self.handles.is_written_past_us(node) {
             return SHORT;
         }
-        let has_other_names = stat.st_nlink > 1 && attributes::kind(stat) != FileType::Directory;
+        let has_other_names = stat.st_nlink > 1 && !is_directory;
         if has_other_names { SHORT } else { self.entry_time() }
     }
 

@@ -47,6 +47,22 @@ fn a_sync_returns_when_the_record_is_durable() {
 }
 
 #[test]
+fn a_new_size_through_a_handle_is_asked_for_only_if_it_cuts() {
+    let Some(world) = World::new("order::a_new_size") else { return };
+    world.outside("echo -n old > f");
+    let file = OpenOptions::new().write(true).open(world.at("f")).unwrap();
+    assert_eq!(world.noted(), ["before write f=old", "after write f=old"]);
+    file.set_len(3).unwrap();
+    file.set_len(9).unwrap();
+    assert_eq!(world.noted(), Vec::<String>::new());
+    assert_eq!(fs::metadata(world.at("f")).unwrap().len(), 9);
+    file.set_len(2).unwrap();
+    assert_eq!(world.noted(), ["before truncate f=old\0\0\0\0\0\0", "after truncate f=ol"]);
+    world.sh("truncate -s 5 f");
+    assert!(world.noted()[0].starts_with("before "), "who has it not open is always asked");
+}
+
+#[test]
 fn the_last_writer_closes_and_a_nameless_file_has_no_path() {
     let Some(world) = World::new("order::the_last_writer") else { return };
     let one = fs::File::create(world.at("f")).unwrap();

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chronicle_mount::{Errno, Magic, MagicEntry, MagicFile, MagicKind};
 
@@ -83,6 +84,44 @@ fn it_is_found_but_not_listed_and_can_be_browsed() {
         world.sh("cd .chronicle/at/1; ls ../..; stat -c '%a %s %Y' f"),
         "at\nnow\n555 1 -1\n"
     );
+}
+
+/// The same tree, whose files' lengths cost something; counts how often one was asked for.
+#[derive(Default)]
+struct Costly(AtomicUsize);
+
+impl Magic for Costly {
+    fn lookup(&self, parent: &[Vec<u8>], name: &[u8]) -> Result<MagicEntry, Errno> {
+        self.0.fetch_add(usize::from(name == b"f"), Ordering::SeqCst);
+        Tree.lookup(parent, name)
+    }
+
+    fn list(&self, directory: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, MagicKind)>, Errno> {
+        Tree.list(directory)
+    }
+
+    fn is_costly(&self, directory: &[Vec<u8>]) -> bool {
+        words(directory) == ["at", "2"]
+    }
+
+    fn open(&self, path: &[Vec<u8>]) -> Result<Box<dyn MagicFile>, Errno> {
+        Tree.open(path)
+    }
+
+    fn readlink(&self, path: &[Vec<u8>]) -> Result<Vec<u8>, Errno> {
+        Tree.readlink(path)
+    }
+}
+
+#[test]
+fn a_length_that_costs_something_is_asked_for_only_by_who_wants_it() {
+    let costly = Arc::new(Costly::default());
+    let magic = Arc::clone(&costly) as Arc<dyn Magic>;
+    let Some(world) = World::with("past::a_length", |_| {}, magic) else { return };
+    assert_eq!(world.sh("cd .chronicle/at/2; ls; find . -type f"), "f\n./f\n");
+    assert_eq!(costly.0.load(Ordering::SeqCst), 0);
+    assert_eq!(world.sh("stat -c %s .chronicle/at/2/f; wc -c < .chronicle/at/2/f"), "1\n1\n");
+    assert!(costly.0.load(Ordering::SeqCst) > 0);
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! Measures Chronicle beside the bare limit of each job, in one run on one machine.
 //!
-//! usage: `chronicle-bench [--large | --small | --watched | --store | --bucket | --overlay | --replica | --mount | --clones NAME] [--out FILE] DIR`;
+//! usage: `chronicle-bench [--large | --small | --watched | --store | --bucket | --overlay | --replica | --mount | --checkpoints | --clones NAME] [--out FILE] DIR`;
 //! `--small` stops after the figures of one file, `--watched` measures only looks through the watcher, `--store` only
 //! what content takes, `--bucket` only sending it, `--overlay` only isolated runs, `--replica` only replication, `--mount` only everyday work through mounts,
-//! as a table of its own, `--clones` only what sharing blocks gives on the file system of
+//! as a table of its own, `--checkpoints` only checkpoints of PostgreSQL clusters, as root, `--clones` only what sharing blocks gives on the file system of
 //! that name; DIR must be on a journaled file system, as `bench/run` makes one. Only ratios count: times drift
 //! from run to run.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
 
 mod bucket;
+mod checkpoints;
 mod clones;
 mod edits;
 mod hooks;
@@ -38,6 +39,7 @@ struct Options {
     overlay: bool,
     replica: bool,
     clones: Option<String>,
+    checkpoints: bool,
     mount: bool,
     out: Option<PathBuf>,
     directory: PathBuf,
@@ -56,6 +58,7 @@ fn main() -> Result<()> {
 fn options() -> Result<Options> {
     let (mut large, mut small, mut watched, mut store) = (false, false, false, false);
     let (mut bucket, mut overlay, mut mount, mut replica) = (false, false, false, false);
+    let mut checkpoints = false;
     let (mut out, mut directory, mut clones) = (None, None, None);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -68,13 +71,14 @@ fn options() -> Result<Options> {
             "--overlay" => overlay = true,
             "--replica" => replica = true,
             "--mount" => mount = true,
+            "--checkpoints" => checkpoints = true,
             "--clones" => clones = Some(words.next().ok_or("--clones needs a name")?),
             "--out" => out = Some(PathBuf::from(words.next().ok_or("--out needs a file")?)),
             _ => directory = Some(PathBuf::from(word)),
         }
     }
     let directory = directory.ok_or(
-        "usage: chronicle-bench [--large | --small | --watched | --store | --bucket | --overlay | --replica | --mount | --clones NAME] [--out FILE] DIR",
+        "usage: chronicle-bench [--large | --small | --watched | --store | --bucket | --overlay | --replica | --mount | --checkpoints | --clones NAME] [--out FILE] DIR",
     )?;
     Ok(Options {
         large,
@@ -85,6 +89,7 @@ fn options() -> Result<Options> {
         overlay,
         replica,
         clones,
+        checkpoints,
         mount,
         out,
         directory,
@@ -111,6 +116,11 @@ fn measure_all(options: &Options) -> Result<Vec<Row>> {
     }
     if options.bucket {
         let rows = bucket::rows(&scratch)?;
+        std::fs::remove_dir_all(&scratch)?;
+        return Ok(rows);
+    }
+    if options.checkpoints {
+        let rows = checkpoints::rows(&scratch)?;
         std::fs::remove_dir_all(&scratch)?;
         return Ok(rows);
     }

@@ -8,14 +8,22 @@ use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::measure::{Result, chronicle, median, program, run};
 use crate::rows::Row;
 
-/// Rounds at least, and at most while there is time: a busy machine must not make this endless.
-const ROUNDS: (usize, usize) = (3, 7);
-const TIME: Duration = Duration::from_secs(210);
+/// Rounds at most, while there is time: a busy machine must not make this endless.
+const ROUNDS: usize = 7;
+/// No round is begun that would probably end after this.
+const TIME: Duration = Duration::from_secs(255);
+/// Whatever is mounted then is killed: a mount that hangs must not make this endless either.
+const TIME_MOST: Duration = Duration::from_secs(285);
+/// How long until a mount has recorded what was written, half a second after it was closed.
+const RECORDED: Duration = Duration::from_secs(2);
 const DIRECTORIES: usize = 700;
 const FILES: usize = 10;
 const EDITS: usize = 1000;
@@ -28,6 +36,8 @@ struct Column {
     name: &'static str,
     /// None for the directory itself.
     mount: Option<fn(&Path, &Path) -> Result<Command>>,
+    /// In how many rounds it is measured at most: the slow one is far from any bound.
+    rounds: usize,
 }
 
 fn columns() -> Vec<Column> {
@@ -41,29 +51,31 @@ fn columns() -> Vec<Column> {
         command.arg(backing).arg(at);
         Ok(command)
     };
-    let ours: fn(&Path, &Path) -> Result<Command> = |backing, at| {
-        let home = at.with_file_name("home-mount");
-        if home.exists() {
-            fs::remove_dir_all(&home)?;
-        }
-        run(&mut chronicle(&home, backing, &["init", "."])?, &[0])?;
-        let at = at.to_str().ok_or("the place has a plain name")?;
-        let mut command = chronicle(&home, backing, &["mount", "--foreground", at])?;
-        command.stderr(Stdio::null());
-        Ok(command)
-    };
     vec![
-        Column { name: "native", mount: None },
-        Column { name: "bindfs", mount: Some(bindfs) },
-        Column { name: "bare", mount: Some(bare) },
-        Column { name: "chronicle", mount: Some(ours) },
+        Column { name: "native", mount: None, rounds: ROUNDS },
+        Column { name: "bindfs", mount: Some(bindfs), rounds: 1 },
+        Column { name: "bare", mount: Some(bare), rounds: ROUNDS },
+        Column { name: "chronicle", mount: Some(ours), rounds: ROUNDS },
     ]
+}
+
+/// The mount that keeps versions, with a new home.
+fn ours(backing: &Path, at: &Path) -> Result<Command> {
+    let home = at.with_file_name("home-mount");
+    if home.exists() {
+        fs::remove_dir_all(&home)?;
+    }
+    run(&mut chronicle(&home, backing, &["init", "."])?, &[0])?;
+    let at = at.to_str().ok_or("the place has a plain name")?;
+    let mut command = chronicle(&home, backing, &["mount", "--foreground", at])?;
+    command.stderr(Stdio::null());
+    Ok(command)
 }
 
 /// One job: its name, and how long it took in a directory, in milliseconds.
 type Job = (&'static str, fn(&Path, &Path) -> Result<f64>);
 
-const JOBS: [Job; 13] = [
+const JOBS: [Job; 15] = [
     ("untar 7,000 files", |at, tar| {
         timed(Command::new("tar").arg("xf").arg(tar).arg("-C").arg(at))
     }),
@@ -78,14 +90,23 @@ const JOBS: [Job; 13] = [
     ("1,000 edits by write and rename", |at, _| edits(at)),
     ("SQLite, 20,000 rows in 200 transactions", |at, _| sqlite(&at.join("base"))),
     ("`rm -rf`", |at, _| timed(Command::new("rm").arg("-rf").arg(at.join("tree")))),
+    ("untar three times at once", three_at_once),
     ("write 256 MiB", |at, _| sequential_write(&at.join("large"))),
     ("read 256 MiB", |at, _| sequential_read(&at.join("large"))),
     ("20,000 random reads of 4 KiB", |at, _| random(&at.join("large"), false)),
-    ("20,000 random writes of 4 KiB", |at, _| random(&at.join("large"), true)),
+    ("20,000 random writes of 4 KiB", |at, _| {
+        // Every mount gets the time in which ours records what was written before.
+        std::thread::sleep(RECORDED);
+        random(&at.join("large"), true)
+    }),
+    ("the same in a file that was closed a moment before", |at, _| {
+        sequential_write(&at.join("large"))?;
+        random(&at.join("large"), true)
+    }),
 ];
 
 /// From this job on it is about data, which is compared with the plain directory.
-const DATA: usize = 9;
+const DATA: usize = 10;
 
 /// What was measured: for each column and job the times of all rounds, in milliseconds.
 struct Measured {
@@ -104,11 +125,18 @@ fn measure(scratch: &Path) -> Result<Measured> {
     let tar = make_tar(scratch)?;
     let columns = columns();
     let mut figures = vec![vec![Vec::new(); JOBS.len()]; columns.len()];
-    let (begun, mut rounds) = (Instant::now(), 0);
-    while rounds < ROUNDS.0 || rounds < ROUNDS.1 && begun.elapsed() < TIME {
-        for (column, figures) in columns.iter().zip(&mut figures) {
+    let (begun, mut rounds, mut last) = (Instant::now(), 0, Duration::ZERO);
+    std::thread::spawn(|| {
+        std::thread::sleep(TIME_MOST);
+        kill_what_is_mounted();
+    });
+    while rounds < ROUNDS && begun.elapsed() + last < TIME {
+        let round_begun = Instant::now();
+        let columns = columns.iter().zip(&mut figures).filter(|(column, _)| rounds < column.rounds);
+        for (column, figures) in columns {
             round(scratch, column, rounds, &tar, figures)?;
         }
+        last = round_begun.elapsed();
         rounds += 1;
     }
     Ok(Measured { columns, figures, rounds })
@@ -182,13 +210,12 @@ impl Measured {
     }
 }
 
-/// The most memory that a mount of a large tree takes while all of it is walked, beside the bound.
+/// The most memory that a mount of a large tree takes that keeps versions, from its start until all of the tree was walked,
+/// beside the bound.
 pub(crate) fn walk(scratch: &Path, top: &Path, files: usize) -> Result<Row> {
     let at = scratch.join("at");
     fs::create_dir_all(&at)?;
-    let mut command = Command::new(program("bare_mount")?);
-    command.arg(top).arg(&at);
-    let mounted = Mounted::new(command, &at)?;
+    let mounted = Mounted::new(ours(top, &at)?, &at)?;
     timed(Command::new("find").arg(&at).args(["-size", "+100k"]))?;
     let status = fs::read_to_string(format!("/proc/{}/status", mounted.child.id()))?;
     let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -204,6 +231,17 @@ pub(crate) fn walk(scratch: &Path, top: &Path, files: usize) -> Result<Row> {
     })
 }
 
+/// Who serves a mount at the moment; 0 is nobody.
+static SERVES: AtomicI32 = AtomicI32::new(0);
+
+/// Whoever waits for it hears that it is over.
+fn kill_what_is_mounted() {
+    if let Some(serves) = Pid::from_raw(SERVES.load(Ordering::SeqCst)) {
+        eprintln!("the mount takes too long and is killed");
+        let _ = kill_process(serves, Signal::KILL);
+    }
+}
+
 /// A process that serves a mount, for as long as this lives.
 struct Mounted {
     child: Child,
@@ -215,10 +253,12 @@ impl Mounted {
         let device = |path: &Path| rustix::fs::stat(path).map(|stat| stat.st_dev);
         let before = device(at)?;
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        SERVES.store(child.id() as i32, Ordering::SeqCst);
         let mounted = Self { child, at: at.to_owned() };
         let begun = Instant::now();
         while device(at)? == before {
-            if begun.elapsed() > Duration::from_secs(10) {
+            // One that keeps versions looks at everything first.
+            if begun.elapsed() > Duration::from_secs(120) {
                 return Err(format!("{command:?} did not mount").into());
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -231,6 +271,7 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.at).status();
         let _ = self.child.wait();
+        SERVES.store(0, Ordering::SeqCst);
     }
 }
 
@@ -254,6 +295,21 @@ fn make_tar(scratch: &Path) -> Result<PathBuf> {
         &[0],
     )?;
     Ok(tar)
+}
+
+fn three_at_once(at: &Path, tar: &Path) -> Result<f64> {
+    let begun = Instant::now();
+    let mut all = Vec::new();
+    for place in ["one", "two", "three"].map(|name| at.join(name)) {
+        fs::create_dir(&place)?;
+        all.push(Command::new("tar").arg("xf").arg(tar).arg("-C").arg(place).spawn()?);
+    }
+    for mut one in all {
+        if !one.wait()?.success() {
+            return Err("one of three `tar` failed".into());
+        }
+    }
+    Ok(since(begun))
 }
 
 fn timed(command: &mut Command) -> Result<f64> {
@@ -330,10 +386,10 @@ fn sequential_read(path: &Path) -> Result<f64> {
 }
 
 fn random(path: &Path, writes: bool) -> Result<f64> {
-    let file = OpenOptions::new().read(true).write(true).open(path)?;
     let mut block = [3; 4096];
     let mut state = 1_u64;
     let begun = Instant::now();
+    let file = OpenOptions::new().read(true).write(writes).open(path)?;
     for _ in 0..RANDOM {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -21,7 +21,7 @@ const ROUNDS: usize = 7;
 const MANY: usize = 1000;
 /// Files of a first fill.
 const TREE: usize = 100_000;
-const LIMITS: PushLimits = PushLimits { items: 8192, bytes: 16 << 20 };
+const LIMITS: PushLimits = PushLimits { items: 50_000, bytes: 24 << 20, content: 4096 };
 
 /// Measures a push of one file, of many, and a first fill.
 pub(crate) fn rows(scratch: &Path) -> Result<Vec<Row>> {

@@ -62,7 +62,8 @@ pub(crate) fn list_snapshots(call: &Call<'_>, given: JsonObject) -> Result<Answe
     let most = bounded(given.limit);
     // One more than wanted tells whether there are more.
     let limit = Some(most + 1);
-    let query = LogQuery { turn: given.turn, session: given.session, path, limit };
+    let query =
+        LogQuery { turn: given.turn, session: given.session, path, limit, ..LogQuery::default() };
     let mut snapshots = workspace.log(&query)?;
     let cut = snapshots.len() > most;
     snapshots.truncate(most);
@@ -104,6 +105,7 @@ pub(crate) fn diff(call: &Call<'_>, given: JsonObject) -> Result<Answer, Refusal
         patch: given.patch,
         most_changes: Some(most),
         most_patch_bytes: Some(TEXT_MOST),
+        ..DiffRequest::default()
     };
     let found = workspace.diff(&request)?;
     let cut = found.files_changed > found.changes.len() as u64;

@@ -71,6 +71,7 @@ fn hint(error: &Error) -> Option<&'static str> {
             "Call list_snapshots or list_turns. A moment is a snapshot id, turn:N, start, seq:N, a \
              span like 2h, an RFC 3339 time or a pin; before:X and after:X say it outright"
         }
+        Error::NoContent { .. } => "Name a moment at which the path had content",
         Error::Ambiguous { .. } => "Give more of the id",
         Error::Secret(_) => "Secrets are shown to the person alone, with: chronicle cat PATH",
         Error::OutsideRoots(_) => "Name a path in the workspace",

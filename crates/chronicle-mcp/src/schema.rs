@@ -226,6 +226,7 @@ pub(crate) fn snapshot() -> Value {
         ("complete", truth()),
         ("open", truth()),
         ("changes", list(change())),
+        ("effects?", list(effect())),
         ("left_off?", left_off()),
         ("patch?", text()),
         ("patch_cut?", truth()),
@@ -443,6 +444,22 @@ fn isolated() -> Value {
     ])
 }
 
+fn effect() -> Value {
+    object([
+        ("seq", number()),
+        ("timestamp", text()),
+        ("kind", text()),
+        ("what", text()),
+        ("rule", text()),
+        ("note?", text()),
+        ("snapshot", or_null(text())),
+        ("turn", or_null(number())),
+        ("session", or_null(text())),
+        ("agent", or_null(text())),
+        ("tool", or_null(text())),
+    ])
+}
+
 pub(crate) fn status() -> Value {
     let transaction = object([
         ("schema", number()),
@@ -481,6 +498,7 @@ pub(crate) fn status() -> Value {
         ("mirror", or_null(mirror())),
         ("isolated", list(isolated())),
         ("mount_problem", or_null(text())),
+        ("effects", list(effect())),
         ("own_sessions", list(text())),
         ("left_off?", left_off()),
     ])

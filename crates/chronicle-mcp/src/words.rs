@@ -184,7 +184,9 @@ fn steps(plan: &PlanView) -> String {
     let unknown = plan.unknown.iter().map(|k| format!("not known {} ({})", k.path, k.reason));
     let git = plan.git.iter().map(|k| format!("repository {} ({})", k.path, k.reason));
     let shared = plan.shared.iter().map(|k| format!("stays {} ({})", k.path, k.reason));
-    let all = conflict.chain(write).chain(merge).chain(delete);
+    let done =
+        plan.irreversible.iter().map(|k| format!("CANNOT BE TAKEN BACK {} ({})", k.path, k.reason));
+    let all = conflict.chain(done).chain(write).chain(merge).chain(delete);
     lines(all.chain(git).chain(unknown).chain(shared).chain(keep))
 }
 

@@ -122,6 +122,15 @@ impl Env {
         command
     }
 
+    /// Copies the command to where somebody else can reach it.
+    ///
+    /// By another process: a program that this one still writes, or that a child of another test inherited while it was
+    /// written, cannot be started.
+    pub fn copy_binary(&self, to: &Path) {
+        let copied = Command::new("cp").arg(&self.binary).arg(to).status();
+        assert!(copied.is_ok_and(|status| status.success()), "could not copy to {}", to.display());
+    }
+
     /// Runs the command with these words.
     pub fn run<S: AsRef<OsStr>>(&self, words: &[S]) -> Ran {
         self.run_with(words, |_| {})

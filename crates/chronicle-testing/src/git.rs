@@ -79,7 +79,8 @@ pub fn trouble(directory: &Path) -> Option<String> {
 /// The name of the tree with nothing in it.
 const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
-fn run(directory: &Path, words: &[&str]) -> io::Result<Output> {
+/// Runs git in a repository, away from anybody's settings.
+pub fn run(directory: &Path, words: &[&str]) -> io::Result<Output> {
     let mut command = Command::new("git");
     command.args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"]).args(words);
     command.current_dir(directory).env_clear().env("HOME", directory);

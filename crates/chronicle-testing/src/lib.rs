@@ -4,6 +4,7 @@
 //! return an error to.
 #![allow(clippy::missing_panics_doc, reason = "everything here is for tests, which panic to fail")]
 
+pub mod application;
 pub mod clients;
 pub mod contract;
 pub mod dice;
@@ -14,10 +15,13 @@ pub mod faulty;
 pub mod fuzz;
 pub mod garage;
 pub mod git;
+pub mod load;
+pub mod log_contract;
 pub mod lossy;
 pub mod model;
 pub mod moto;
 pub mod mounted;
+pub mod postgres;
 pub mod rules;
 pub mod shared;
 pub mod strace;

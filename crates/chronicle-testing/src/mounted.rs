@@ -13,10 +13,15 @@ impl Mounted {
     /// Makes a file system of this kind with so many bytes, which take room only once they are
     /// written; the reason in words where that cannot be done here.
     pub fn new(kind: &str, bytes: u64) -> Result<Self, String> {
+        Self::within(&std::env::temp_dir(), kind, bytes)
+    }
+
+    /// The same with its image in this directory.
+    pub fn within(directory: &Path, kind: &str, bytes: u64) -> Result<Self, String> {
         if !crate::shared::is_root() {
             return Err("mounting a file system needs root".to_owned());
         }
-        let holder = tempfile::Builder::new().prefix("chronicle-mount-").tempdir();
+        let holder = tempfile::Builder::new().prefix("chronicle-mount-").tempdir_in(directory);
         let holder = holder.map_err(|error| format!("no room for an image: {error}"))?;
         let (image, at) = (holder.path().join("image"), holder.path().join("at"));
         let made = std::fs::File::create(&image).and_then(|file| file.set_len(bytes));

@@ -8,10 +8,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::agent::Agent;
 
 mod bucket;
+mod checkpoint;
 mod isolated;
 mod mount;
 mod operator;
 mod replica;
+mod tui;
+mod web;
 
 pub(crate) use mount::{MountArgs, UnmountArgs};
 pub(crate) use operator::{GrantArgs, OperatorVerb, RequireArgs, UseArgs};
@@ -20,6 +23,13 @@ pub(crate) use replica::{
     FilterVerb, RightChoice, ServeArgs, TokenCreateArgs, TokenRevokeArgs, TokenVerb,
 };
 
+pub(crate) use tui::TuiArgs;
+pub(crate) use web::WebArgs;
+
+pub(crate) use checkpoint::{
+    CheckpointCreateArgs, CheckpointDiffArgs, CheckpointPruneArgs, CheckpointRestoreArgs,
+    CheckpointShowArgs, CheckpointVerb, CheckpointVerifyArgs,
+};
 pub(crate) use isolated::{IsolatedCommitArgs, IsolatedDiffArgs, IsolatedVerb, IsolationArgs};
 
 pub(crate) use bucket::{
@@ -86,6 +96,12 @@ pub(crate) enum Verb {
     /// Decide about runs whose work was kept away from the workspace
     #[command(subcommand)]
     Isolated(IsolatedVerb),
+    /// Freeze code and data as one, and bring both back as one
+    ///
+    /// A checkpoint holds the workspace, the exact commit of every repository, and the databases and
+    /// directories that chronicle.toml declares or that are found.
+    #[command(subcommand)]
+    Checkpoint(CheckpointVerb),
     Log(LogArgs),
     Show(ShowArgs),
     Diff(DiffArgs),
@@ -141,7 +157,9 @@ pub(crate) enum Verb {
     /// Protect files and directories outside the workspace too
     #[command(subcommand)]
     Roots(RootsVerb),
+    Tui(TuiArgs),
     Mcp(McpArgs),
+    Web(WebArgs),
     Install(InstallArgs),
     Uninstall(UninstallArgs),
     Demo(DemoArgs),

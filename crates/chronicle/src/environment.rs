@@ -29,6 +29,11 @@ pub(crate) fn token() -> (Option<PathBuf>, Option<String>) {
     (file, set("CHRONICLE_TOKEN").and_then(|token| token.into_string().ok()))
 }
 
+/// The password for the shared log, where its address has none: PostgreSQL's own variable.
+pub(crate) fn pg_password() -> Option<String> {
+    std::env::var("PGPASSWORD").ok().filter(|value| !value.is_empty())
+}
+
 /// Whether colour is unwelcome even on a terminal.
 pub(crate) fn no_color() -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());

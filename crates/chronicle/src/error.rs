@@ -191,6 +191,37 @@ impl From<Error> for CommandError {
     }
 }
 
+impl From<chronicle_checkpoint::Error> for CommandError {
+    fn from(error: chronicle_checkpoint::Error) -> Self {
+        use chronicle_checkpoint::Error as Checkpoint;
+        let (kind, next) = match &error {
+            Checkpoint::Core(_) => {
+                let Checkpoint::Core(error) = error else { unreachable!("BUG: it was one") };
+                return error.into();
+            }
+            Checkpoint::Busy => (Kind::Busy, vec!["Try again when it is done".to_owned()]),
+            Checkpoint::Gate(problems) => {
+                (Kind::Stopped, problems.iter().map(|problem| problem.next.clone()).collect())
+            }
+            Checkpoint::Refused(problem) => (Kind::Stopped, vec![problem.next.clone()]),
+            Checkpoint::Declared(_) => (Kind::Stopped, Vec::new()),
+            Checkpoint::Unknown(_) => {
+                (Kind::Failed, vec!["See them with: chronicle checkpoint list".to_owned()])
+            }
+            Checkpoint::FreezeLimit(_) => {
+                let more =
+                    "Give it longer with --limit, or stop more with a command in [checkpoint]";
+                (Kind::Stopped, vec![more.to_owned()])
+            }
+            Checkpoint::TakenBack(_) => (Kind::Stopped, Vec::new()),
+            _ => (Kind::Failed, Vec::new()),
+        };
+        let mut hints: Vec<String> = next.into_iter().filter(|hint| !hint.is_empty()).collect();
+        hints.dedup();
+        Self { kind, code: error.code(), error: error.into(), hints }
+    }
+}
+
 fn kind(error: &Error) -> Kind {
     match error {
         Error::NoWorkspace(_) => Kind::NoWorkspace,
@@ -218,6 +249,7 @@ fn hint(error: &Error) -> Option<&'static str> {
         Error::UnknownTarget(_) => {
             "See the moments with: chronicle log (an id, turn:N, start, seq:N, 2h, RFC 3339, a pin)"
         }
+        Error::NoContent { .. } => "See when it had content with: chronicle history PATH",
         Error::Pruned { .. } => "See what is left with: chronicle log",
         Error::Settings { .. } => "Correct the file; until then what was accepted before holds",
         Error::OverBudget { .. } => {

@@ -3,6 +3,7 @@
 
 mod agent;
 mod bucket;
+mod checkpoint_first;
 mod cli;
 mod commands;
 mod demo;

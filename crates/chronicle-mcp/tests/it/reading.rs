@@ -45,7 +45,7 @@ fn what_was_deleted_is_found_shown_and_read() {
         let history = client.call("file_history", json!({ "path": "a.txt" })).await.ok();
         assert_eq!(history["versions"][0]["change"]["change_type"], "deleted");
         let gone = client.call("read_version", json!({ "path": "a.txt" })).await;
-        gone.refused("unknown_target");
+        gone.refused("no_content");
     });
 }
 

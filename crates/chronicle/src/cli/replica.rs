@@ -9,7 +9,8 @@ use clap::{Args, Subcommand, ValueEnum};
 ///
 /// Every change is pushed to all replicas as soon as it is in the log, and what they write comes back.
 /// Whoever connects on the socket as the same user needs no token; all others show one that `chronicle
-/// token create` made. Ends on SIGTERM and SIGINT.
+/// token create` made. With --log several hosts serve one workspace, each from a directory of its own, and any of
+/// them takes a replica of another over (see docs/fleet.md). Ends on SIGTERM and SIGINT.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The workspaces; by default the one around the current directory
@@ -36,6 +37,12 @@ pub(crate) struct ServeArgs {
     /// Let other machines connect without TLS: whoever is on the way reads everything
     #[arg(long)]
     pub(crate) without_tls: bool,
+    /// Share the log with other hosts: postgres://USER@HOST/DATABASE; contents go to this home's bucket
+    #[arg(long, value_name = "URL")]
+    pub(crate) log: Option<String>,
+    /// Follow the shared log of this workspace, whose id another host's serve printed
+    #[arg(long, value_name = "ID", requires = "log")]
+    pub(crate) join: Option<String>,
     /// Serve metrics for Prometheus on this loopback address
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<SocketAddr>,

@@ -59,7 +59,7 @@ pub(crate) fn execute(invocation: &mut Invocation, args: &ConnectArgs) -> Outcom
     teller.end(end)
 }
 
-fn parse_id(text: &str) -> Result<WorkspaceId, CommandError> {
+pub(super) fn parse_id(text: &str) -> Result<WorkspaceId, CommandError> {
     let wrong = |()| CommandError::usage(format!("{text:?} is no workspace's id"));
     text.parse().map_err(wrong)
 }
@@ -97,7 +97,7 @@ fn token(invocation: &Invocation, args: &ConnectArgs) -> Result<Vec<u8>, Command
     Ok(text.to_vec())
 }
 
-fn default_name(dir: &Path) -> String {
+pub(super) fn default_name(dir: &Path) -> String {
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let machine = machine.trim();
     let dir = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

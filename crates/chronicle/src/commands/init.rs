@@ -94,9 +94,12 @@ pub(super) fn view(root: &Path, found: &InitReport) -> serde_json::Value {
 /// What was adopted, for people.
 pub(super) fn report(ui: &mut Ui, root: &Path, found: &InitReport) {
     let shown = root.to_string_lossy();
-    let what = format!("{} ({})", count(found.files, "file"), size(found.bytes));
-    let word = if found.already { "Already adopted" } else { "Adopted" };
-    ui.line(format!("{word} {}: {what} protected", printable(&shown)));
+    if found.already {
+        ui.line(format!("Already adopted {}; see: chronicle status", printable(&shown)));
+    } else {
+        let what = format!("{} ({})", count(found.files, "file"), size(found.bytes));
+        ui.line(format!("Adopted {}: {what} protected", printable(&shown)));
+    }
     if !found.filtered.is_empty() {
         ui.line(format!("Kept out, since it can be made anew: {}", listed(&found.filtered)));
     }

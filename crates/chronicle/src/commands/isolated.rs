@@ -7,6 +7,7 @@ use chronicle_core::{
 use serde::Serialize;
 
 use super::{Invocation, with_schema};
+use crate::checkpoint_first;
 use crate::cli::{
     ConflictWay, FilteredWay, GitWay, IsolatedCommitArgs, IsolatedDiffArgs, IsolatedVerb, RunArgs,
 };
@@ -33,7 +34,11 @@ struct Counted {
 pub(crate) fn run(invocation: &mut Invocation, args: &RunArgs) -> Outcome {
     let mut workspace = invocation.open().map_err(ours)?;
     let summary = args.summary.clone().unwrap_or_else(|| run::words(&args.command));
+    let texts = run::texts(&args.command);
+    checkpoint_first::before_run(&workspace, &texts).map_err(ours)?;
     let prepared = workspace.isolate(&summary).map_err(|error| ours(error.into()))?;
+    // What it does outside is done, whatever becomes of its work here.
+    workspace.record_effects(&texts).map_err(|error| ours(error.into()))?;
     let (root, directory) = (workspace.root().to_owned(), &invocation.directory);
     let words = run::isolated(&prepared, &root, directory, &args.command);
     let status = run::run(&words, directory);

@@ -10,7 +10,13 @@ use crate::render::{log, time};
 pub(crate) fn execute(invocation: &mut Invocation, args: LogArgs) -> Outcome {
     let workspace = invocation.open()?;
     let path = args.path.map(|path| invocation.path(&workspace, &path)).transpose()?;
-    let query = LogQuery { turn: args.turn, session: args.session, path, limit: args.limit };
+    let query = LogQuery {
+        turn: args.turn,
+        session: args.session,
+        path,
+        limit: args.limit,
+        ..LogQuery::default()
+    };
     let snapshots = workspace.log(&query)?;
     let ui = &mut invocation.ui;
     if ui.json() {

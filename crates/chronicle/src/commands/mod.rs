@@ -4,6 +4,7 @@ mod begin;
 mod bucket;
 mod cat;
 mod changed;
+mod checkpoint;
 mod clone;
 mod commit;
 mod completions;
@@ -15,6 +16,7 @@ mod diff;
 mod doctor;
 mod export;
 mod filter;
+mod fleet;
 mod forget;
 mod grep;
 pub(crate) mod hand_over;
@@ -48,12 +50,14 @@ mod snapshot;
 mod status;
 mod taking_back;
 mod token;
+mod tui;
 mod turn;
 mod undo;
 mod uninstall;
 mod unmount;
 mod verify;
 pub(crate) mod watch;
+mod web;
 mod witness;
 mod words;
 
@@ -66,8 +70,8 @@ use serde::Serialize;
 
 use crate::bucket::home as bucket_home;
 use crate::cli::{
-    BucketVerb, ConfigVerb, ConflictsVerb, FilterVerb, Global, IsolatedVerb, OperatorVerb,
-    RootsVerb, TokenVerb, Verb, WitnessVerb,
+    BucketVerb, CheckpointVerb, ConfigVerb, ConflictsVerb, FilterVerb, Global, IsolatedVerb,
+    OperatorVerb, RootsVerb, TokenVerb, Verb, WitnessVerb,
 };
 use crate::environment;
 use crate::error::{CommandError, Outcome};
@@ -91,7 +95,9 @@ impl Invocation {
 
     /// Opens the workspace around the directory.
     pub(crate) fn open(&self) -> Result<Workspace, CommandError> {
-        Ok(Workspace::open(&bucket_home()?, &self.directory)?)
+        let mut workspace = Workspace::open(&bucket_home()?, &self.directory)?;
+        checkpoint::finish_left(&mut workspace);
+        Ok(workspace)
     }
 
     /// Opens a workspace whose root is gone, to write it anew.
@@ -146,8 +152,10 @@ impl Verb {
             | Self::Verify(_)
             // It answers its agent itself, also while everything is off.
             | Self::Hook(_)
-            // It goes on looking; its tools that change something refuse by themselves.
+            // They go on looking; what of them changes something refuses by itself.
             | Self::Mcp(_)
+            | Self::Tui(_)
+            | Self::Web(_)
             | Self::Operator(OperatorVerb::Show | OperatorVerb::Key(_) | OperatorVerb::Grant(_))
             | Self::Config(ConfigVerb::Show)
             | Self::Roots(RootsVerb::List)
@@ -158,6 +166,13 @@ impl Verb {
                 | IsolatedVerb::Show(_)
                 | IsolatedVerb::Diff(_)
                 | IsolatedVerb::Log,
+            )
+            | Self::Checkpoint(
+                CheckpointVerb::Detect
+                | CheckpointVerb::List
+                | CheckpointVerb::Show(_)
+                | CheckpointVerb::Diff(_)
+                | CheckpointVerb::Verify(_),
             )
             | Self::Replicas
             | Self::Conflicts(ConflictsVerb::List | ConflictsVerb::Show(_))
@@ -201,6 +216,9 @@ impl Verb {
             | Self::Install(_)
             | Self::Uninstall(_)
             | Self::Watch(_)
+            | Self::Checkpoint(
+                CheckpointVerb::Create(_) | CheckpointVerb::Restore(_) | CheckpointVerb::Prune(_),
+            )
             | Self::Mount(_)
             | Self::Unmount(_)
             | Self::Serve(_)
@@ -263,6 +281,7 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: Verb) -> Outcome {
         Verb::Head(args) => head::execute(invocation, &args),
         Verb::Witness(verb) => witness::execute(invocation, &verb),
         Verb::Watch(args) => watch::execute(invocation, &args),
+        Verb::Checkpoint(verb) => checkpoint::execute(invocation, &verb),
         Verb::Mount(args) => mount::execute(invocation, &args),
         Verb::Unmount(args) => unmount::execute(invocation, &args),
         Verb::Serve(args) => serve::execute(invocation, &args),
@@ -274,7 +293,9 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: Verb) -> Outcome {
         Verb::Operator(verb) => operator::execute(invocation, &verb),
         Verb::Config(verb) => config::execute(invocation, &verb),
         Verb::Roots(verb) => roots::execute(invocation, &verb),
+        Verb::Tui(args) => tui::execute(invocation, &args),
         Verb::Mcp(args) => mcp::execute(invocation, args),
+        Verb::Web(args) => web::execute(invocation, &args),
         Verb::Install(args) => install::execute(invocation, &args),
         Verb::Uninstall(args) => uninstall::execute(invocation, &args),
         Verb::Demo(args) => demo::execute(invocation, &args),

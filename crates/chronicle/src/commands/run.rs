@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use chronicle_core::{RunTicket, SnapshotMetadata, Workspace};
 
 use super::{Invocation, isolated};
+use crate::checkpoint_first;
 use crate::cli::RunArgs;
 use crate::error::{CommandError, Kind, Outcome};
 use crate::render::log::lines;
@@ -26,12 +27,15 @@ pub(crate) fn execute(invocation: &mut Invocation, args: &RunArgs) -> Outcome {
     }
     let ours = |error: CommandError| error.of(Kind::Run);
     let mut workspace = invocation.open().map_err(ours)?;
+    let words = run::texts(&args.command);
+    let checkpoint = checkpoint_first::before_run(&workspace, &words).map_err(ours)?;
     let serving = match args.mount {
         true => Some(run::over::mount(workspace.root(), workspace.below_mount()).map_err(ours)?),
         false => None,
     };
     let summary = args.summary.clone().unwrap_or_else(|| run::words(&args.command));
-    let mut ticket = workspace.run_start(&summary).map_err(|error| ours(error.into()))?;
+    let started = workspace.run_start_of(&summary, &words, checkpoint.as_ref());
+    let mut ticket = started.map_err(|error| ours(error.into()))?;
     let status = std::thread::scope(|scope| {
         let (ended, end) = std::sync::mpsc::channel();
         let (workspace, ticket) = (&mut workspace, &mut ticket);

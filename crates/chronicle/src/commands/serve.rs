@@ -12,6 +12,7 @@ use chronicle_replica::drive::{
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::Invocation;
+use super::fleet::shared_logs;
 use super::signals::stop_on_signals;
 use crate::bucket::home as bucket_home;
 use crate::cli::ServeArgs;
@@ -26,6 +27,7 @@ pub(crate) fn execute(invocation: &mut Invocation, args: &ServeArgs) -> Outcome 
     stop_on_signals(&stop)?;
     let (json, socket) = (invocation.ui.json(), options.socket.clone());
     let (secure, roots) = (options.identity.is_some(), options.roots.clone());
+    let shared = args.log.is_some();
     serve(options, &stop, |listening| {
         if json {
             let line = serde_json::json!({
@@ -39,6 +41,9 @@ pub(crate) fn execute(invocation: &mut Invocation, args: &ServeArgs) -> Outcome 
             let _ = std::io::Write::flush(&mut invocation.ui);
         } else {
             tell(invocation, listening, socket.as_deref(), secure, &roots);
+            if shared {
+                tell_shared(invocation, listening);
+            }
         }
     })?;
     invocation.ui.note("Stopped");
@@ -80,6 +85,14 @@ fn tell(
     }
     if let Some(address) = listening.metrics {
         invocation.ui.note(format!("Metrics: http://{address}/metrics"));
+    }
+}
+
+fn tell_shared(invocation: &mut Invocation, listening: &Listening) {
+    for id in &listening.workspaces {
+        let id = id.hex();
+        let words = "From another host, the same workspace: chronicle serve --log URL --join";
+        invocation.ui.note(format!("{words} {id} DIR"));
     }
 }
 
@@ -126,9 +139,11 @@ fn options(invocation: &Invocation, args: &ServeArgs) -> Result<ServerOptions, C
         }
         _ => None,
     };
+    let shared = shared_logs(&home, &roots, args)?;
     Ok(ServerOptions {
         home,
         roots,
+        shared,
         socket: args.socket.as_ref().map(|path| invocation.directory.join(path)),
         allow_uids: args.allow_uid.clone(),
         websocket: args.ws,

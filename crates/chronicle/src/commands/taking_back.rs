@@ -72,6 +72,7 @@ fn request(
     };
     Ok(RewindRequest {
         kind,
+        except: Vec::new(),
         paths: scope.paths,
         hunks: hunks(invocation, workspace, &options.hunks)?,
         exact: scope.exact,
@@ -137,7 +138,13 @@ impl<'u> Question<'u> {
     fn answer(&mut self, planned: &PlanView) -> bool {
         show_target(self.ui, planned);
         self.shown = true;
-        let Some(doubts) = plan::doubts(planned).filter(|_| self.asks) else { return true };
+        let Some(doubts) = plan::doubts(planned).filter(|_| self.asks) else {
+            // Nobody is asked, and nobody goes back over these unknowing.
+            if !self.ui.json() {
+                say(&plan::irreversible(planned, plain(self.ui)));
+            }
+            return true;
+        };
         say(&plan::plan(planned, plain(self.ui)));
         self.ui.confirm(&format!("This {doubts}. Go on?"))
     }

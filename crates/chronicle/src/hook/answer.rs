@@ -160,7 +160,8 @@ mod tests {
     fn only_strict_blocks_and_only_before_an_action() {
         let answer = Answer { failure: Some("no space".to_owned()), ..Answer::default() };
         for agent in Agent::ALL {
-            let (first, later) = (heard("PreToolUse", before()), heard("Stop", Event::BatchEnd));
+            let (first, later) =
+                (heard("PreToolUse", before()), heard("Stop", Event::BatchEnd(Vec::new())));
             let exit = |heard, strict| reply(agent, heard, strict, &answer).exit;
             let (blocked, failed) = match agent {
                 Agent::Cline => (0, 0),

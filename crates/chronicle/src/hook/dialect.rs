@@ -12,7 +12,8 @@ use super::tools;
 use crate::agent::Agent;
 
 impl Agent {
-    /// Whether a call's window runs until its batch ends, of which this agent tells.
+    /// Whether this agent tells when all calls of an answer have ended, until when its other hooks
+    /// may write what a call named.
     pub(crate) fn tells_of_batches(self) -> bool {
         self == Self::ClaudeCode
     }
@@ -105,7 +106,10 @@ fn claude_like(value: &Value) -> Heard {
             let tool = tool();
             Event::After(Tool { in_background: tool.in_background || ran_on, ..tool })
         }
-        "PostToolBatch" => Event::BatchEnd,
+        "PostToolBatch" => {
+            let calls = value.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
+            Event::BatchEnd(calls.filter_map(|call| text(call, "tool_use_id")).collect())
+        }
         "Stop" | "StopFailure" | "AfterAgent" => {
             let tasks = value.get("background_tasks").and_then(Value::as_array);
             Event::Stop { task: tasks.is_some_and(|tasks| !tasks.is_empty()) }

@@ -27,8 +27,8 @@ pub(crate) enum Event {
     Before(Tool),
     /// A tool was used.
     After(Tool),
-    /// All tools of one answer were used.
-    BatchEnd,
+    /// All tools of one answer were used, with these calls.
+    BatchEnd(Vec<String>),
     /// The agent is done; whether it left a task running.
     Stop { task: bool },
     /// The agent is about to read this file of its settings again.

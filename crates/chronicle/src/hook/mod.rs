@@ -16,12 +16,16 @@ mod tools;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use chronicle_core::{Call, CallEnd, Error, Home, Process, Prompt, WitnessPatience, Workspace};
+use chronicle_core::{
+    Call, CallEnd, CallStart, CheckpointWanted, Error, Home, Process, Prompt, WitnessPatience,
+    Workspace,
+};
 
 use crate::agent::Agent;
+use crate::checkpoint_first;
 use crate::commands;
 use crate::environment;
 use crate::install::receipt::Receipts;
@@ -34,6 +38,9 @@ const LONGEST: u64 = 64 << 20;
 const BUDGET: Duration = Duration::from_secs(8);
 /// How much of a command line is kept in a summary.
 const SUMMARY: usize = 120;
+
+/// By how many milliseconds the budget was prolonged, for a checkpoint that has a limit of its own.
+static PROLONGED_MS: AtomicU64 = AtomicU64::new(0);
 
 /// How a hook was called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +81,12 @@ fn watch(hook: &Hook, answered: &Arc<AtomicBool>) {
     let (hook, answered) = (hook.clone(), Arc::clone(answered));
     std::thread::spawn(move || {
         let budget = hook.budget.unwrap_or(BUDGET);
-        std::thread::sleep(budget);
+        let (mut until, mut slept) = (budget, Duration::ZERO);
+        while slept < until {
+            std::thread::sleep(until - slept);
+            slept = until;
+            until = budget + Duration::from_millis(PROLONGED_MS.load(Ordering::Acquire));
+        }
         if !answered.swap(true, Ordering::AcqRel) {
             let why = format!("the capture took longer than {} ms", budget.as_millis());
             let answer = Answer { failure: Some(why), ..Answer::default() };
@@ -179,7 +191,9 @@ impl Hook {
             }
             Event::Before(tool) => self.before(&mut workspace, heard, tool, answer)?,
             Event::After(tool) => self.after(&mut workspace, heard, tool)?,
-            Event::BatchEnd => workspace.batch_end(&heard.session, heard.sub_agent.as_deref())?,
+            Event::BatchEnd(calls) => {
+                workspace.batch_end(&heard.session, heard.sub_agent.as_deref(), calls)?;
+            }
             Event::Stop { task } => {
                 workspace.stop(&heard.session, *task)?;
                 commands::prune::start_if_due(&workspace);
@@ -191,7 +205,9 @@ impl Hook {
             crate::commands::hand_over::leave(&home, &workspace);
             crate::commands::push::leave(&home, &workspace);
         }
-        if self.agent.listens(&heard.event)
+        // Who is told of a failure is told of nothing else.
+        if answer.failure.is_none()
+            && self.agent.listens(&heard.event)
             && let Some(news) = workspace.news(&heard.session)?
         {
             workspace.told(&heard.session, &news)?;
@@ -233,7 +249,7 @@ impl Hook {
         tool: &Tool,
         answer: &mut Answer,
     ) -> Result<(), Error> {
-        let Some(call) = self.call(workspace, heard, tool)? else {
+        let Some(mut call) = self.call(workspace, heard, tool)? else {
             let cause = format!("outside {}", paths::first(tool));
             if workspace.warn_once(&heard.session, &cause)? {
                 let path = paths::first(tool);
@@ -243,7 +259,45 @@ impl Hook {
             }
             return Ok(());
         };
-        workspace.call_start(&call).map(drop)
+        if let CallStart::CheckpointFirst(wanted) = workspace.call_begin(&call)? {
+            answer.failure = self.checkpoint(workspace, heard, &wanted, &mut call)?;
+            let blocked = self.strict && answer.failure.is_some();
+            if !blocked {
+                workspace.call_start(&call)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the checkpoint that is wanted before a call; why it could not be made.
+    fn checkpoint(
+        &self,
+        workspace: &mut Workspace,
+        heard: &Heard,
+        wanted: &CheckpointWanted,
+        call: &mut Call,
+    ) -> Result<Option<String>, Error> {
+        // One that is due for the turns is tried once in each, unless nothing may go on without it.
+        if let Some(turn) = wanted.due.filter(|_| !self.strict)
+            && !workspace.warn_once(&heard.session, &format!("checkpoint due in turn {turn}"))?
+        {
+            return Ok(None);
+        }
+        let longest = wanted.limit + 2 * checkpoint_first::LAST_WORDS;
+        let prolonged = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+        PROLONGED_MS.store(prolonged, Ordering::Release);
+        let made = checkpoint_first::make(self.home()?.path(), workspace.root(), wanted);
+        Ok(match made {
+            Ok(words) => {
+                call.checkpoint = Some(words);
+                None
+            }
+            Err(why) => {
+                let why = format!("the checkpoint {} could not be made: {why}", wanted.reason);
+                call.checkpoint = Some(format!("no checkpoint was made before it: {why}"));
+                Some(why)
+            }
+        })
     }
 
     fn after(&self, workspace: &mut Workspace, heard: &Heard, tool: &Tool) -> Result<(), Error> {
@@ -290,6 +344,8 @@ impl Hook {
             call_id: tool.call_id.clone(),
             action: action.to_owned(),
             summary: format!("{action}: {what}{more}"),
+            command: tool.command.clone(),
+            checkpoint: None,
             paths,
             process: Process::caller(),
             tools_below: self.agent.runs_its_tools(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use chronicle_core::{FileChange, GrepMatch, Iteration, SnapshotMetadata, TurnView};
+use chronicle_core::{EffectView, FileChange, GrepMatch, Iteration, SnapshotMetadata, TurnView};
 
 use super::diff::{Row, rows, total};
 use super::time::ago;
@@ -85,6 +85,11 @@ fn tail(snapshot: &SnapshotMetadata, paint: Paint) -> String {
     if let Some(others) = others(snapshot) {
         words.push(format!("by {others}"));
     }
+    match snapshot.effects.len() {
+        0 => {}
+        1 => words.push(paint.text(Style::Warning, "(effect)").into_owned()),
+        many => words.push(paint.text(Style::Warning, &format!("({many} effects)")).into_owned()),
+    }
     if snapshot.open {
         words.push("(open)".to_owned());
     }
@@ -137,6 +142,9 @@ pub(crate) fn snapshot(snapshot: &SnapshotMetadata, now: i64, paint: Paint) -> S
         field(&mut text, "In", &format!("transaction {}", short(transaction)));
     }
     field(&mut text, "Link", snapshot.hash.get(..16).unwrap_or(&snapshot.hash));
+    for effect in &snapshot.effects {
+        field(&mut text, "Effect", &effect_words(effect));
+    }
     if !snapshot.complete {
         field(&mut text, "Note", "the capture saw only a part of what it should have seen");
     }
@@ -145,6 +153,16 @@ pub(crate) fn snapshot(snapshot: &SnapshotMetadata, now: i64, paint: Paint) -> S
     }
     text.push_str(&snapshot_changes(snapshot, paint));
     text
+}
+
+/// `git push origin main: outside, cannot be taken back (rule: git push)`.
+fn effect_words(effect: &EffectView) -> String {
+    let fate = match &effect.kind[..] {
+        "data" => "data beside the files, which they do not bring back",
+        _ => "outside, cannot be taken back",
+    };
+    let note: String = effect.note.iter().map(|note| format!("; {}", printable(note))).collect();
+    format!("{}: {fate} (rule: {}){note}", printable(&effect.what), printable(&effect.rule))
 }
 
 fn snapshot_changes(snapshot: &SnapshotMetadata, paint: Paint) -> String {
@@ -298,6 +316,7 @@ pub(crate) mod tests {
             complete: true,
             open: false,
             changes,
+            effects: Vec::new(),
         }
     }
 
@@ -316,12 +335,24 @@ pub(crate) mod tests {
 
     #[test]
     fn snapshots_are_grouped_by_turn_and_other_authors_are_named() {
-        let all = [
-            made("aaaaaaaaaaaa", Some(2), vec![change("x", "A", 1, 2)]),
-            made("bbbbbbbbbbbb", None, vec![change("y", "person", 1, 0)]),
-        ];
+        let effect = EffectView {
+            seq: 2,
+            timestamp: "1970-01-01T00:00:00Z".into(),
+            kind: "outside".into(),
+            what: "git push".into(),
+            rule: "git push".into(),
+            note: None,
+            snapshot: None,
+            turn: Some(2),
+            session: None,
+            agent: None,
+            tool: None,
+        };
+        let mut pushed = made("aaaaaaaaaaaa", Some(2), vec![change("x", "A", 1, 2)]);
+        pushed.effects.push(effect);
+        let all = [pushed, made("bbbbbbbbbbbb", None, vec![change("y", "person", 1, 0)])];
         let expected = "Turn 2  \"fix it\"  session A  (open, started 10 min ago)\n  \
-             aaaaaaaaaaaa  10 min ago   shell: make                      1 file +1 -2\n\n\
+             aaaaaaaaaaaa  10 min ago   shell: make                      1 file +1 -2 (effect)\n\n\
              Outside any turn\n  \
              bbbbbbbbbbbb  10 min ago   shell: make                      1 file +1 by person\n";
         assert_eq!(log(&all, &[turn(2)], 600, Paint::plain(84)), expected);

@@ -8,6 +8,8 @@ pub(crate) mod time;
 
 use std::borrow::Cow;
 
+pub(crate) use chronicle_core::shown::{count, grouped, printable, size};
+
 /// How to draw: on what, how wide, with colour or without.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Paint {
@@ -57,66 +59,6 @@ impl Paint {
     }
 }
 
-/// Text that cannot make a terminal do anything: control characters (but tabs) and marks that
-/// change the order of what is shown become escapes. Text that was escaped before stays the same.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    let harmless = |c: char| !needs_escape(c);
-    if text.chars().all(harmless) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        if harmless(c) { shown.push(c) } else { shown.extend(c.escape_default()) }
-    }
-    Cow::Owned(shown)
-}
-
-fn needs_escape(c: char) -> bool {
-    let marks = ['\u{200b}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{2060}'..='\u{2069}'];
-    let reorders = c == '\u{feff}' || marks.iter().any(|range| range.contains(&c));
-    c != '\t' && (c.is_control() || reorders)
-}
-
-/// `1 file`, `2 files`, `1,234 files`.
-pub(crate) fn count(number: u64, one: &str) -> String {
-    match number {
-        1 => format!("1 {one}"),
-        _ if one.ends_with("entry") => format!("{} {}ies", grouped(number), &one[..one.len() - 1]),
-        _ => format!("{} {one}s", grouped(number)),
-    }
-}
-
-/// A number with its thousands apart.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// `512 B`, `3.4 KiB`, `1.2 GiB`.
-pub(crate) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64;
-    let mut unit = "B";
-    for next in UNITS {
-        if value < 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = next;
-    }
-    format!("{value:.1} {unit}")
-}
-
 /// Cuts text to a width, at its end.
 pub(crate) fn fit(text: &str, width: usize) -> Cow<'_, str> {
     if text.chars().count() <= width {
@@ -144,24 +86,6 @@ pub(crate) fn short(id: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hostile_text_is_shown_harmless_and_only_once() {
-        assert_eq!(printable("a\tb ä \\n"), "a\tb ä \\n");
-        assert_eq!(printable("\u{1b}[2J"), "\\u{1b}[2J");
-        assert_eq!(printable(&printable("x\n")), "x\\n");
-    }
-
-    #[test]
-    fn numbers_read_easily() {
-        assert_eq!(grouped(7), "7");
-        assert_eq!(grouped(1_234_567), "1,234,567");
-        assert_eq!(count(1, "file"), "1 file");
-        assert_eq!(count(1000, "file"), "1,000 files");
-        assert_eq!(size(512), "512 B");
-        assert_eq!(size(3482), "3.4 KiB");
-        assert_eq!(size(5 << 30), "5.0 GiB");
-    }
 
     #[test]
     fn long_text_is_cut_where_it_says_least() {

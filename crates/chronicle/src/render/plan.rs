@@ -19,7 +19,7 @@ pub(crate) fn plan(plan: &PlanView, paint: Paint) -> String {
     kept(&mut text, "shared", &plan.shared, paint);
     kept(&mut text, "unknown", &plan.unknown, paint);
     kept(&mut text, "git", &plan.git, paint);
-    kept(&mut text, "stays", &plan.irreversible, paint);
+    text.push_str(&irreversible(plan, paint));
     conflicts(&mut text, &plan.conflict, paint);
     for output in &plan.stale_output {
         let output = printable(output);
@@ -32,6 +32,17 @@ pub(crate) fn plan(plan: &PlanView, paint: Paint) -> String {
         let words = format!("{} comes back, and tools run it by themselves", printable(path));
         row(&mut text, "note", Style::Warning, &words, paint);
     }
+    text
+}
+
+/// What was called since then and stays done, a line each.
+pub(crate) fn irreversible(plan: &PlanView, paint: Paint) -> String {
+    let mut text = String::new();
+    for effect in plan.irreversible.iter().take(LISTED) {
+        let words = format!("{} ({})", printable(&effect.path), printable(&effect.reason));
+        row(&mut text, "stays", Style::Warning, &words, paint);
+    }
+    more(&mut text, plan.irreversible.len());
     text
 }
 
@@ -154,6 +165,10 @@ pub(crate) fn doubts(plan: &PlanView) -> Option<String> {
     if plan.moves_head {
         doubts.push("moves a repository's HEAD".to_owned());
     }
+    if !plan.irreversible.is_empty() {
+        let effects = count(plan.irreversible.len() as u64, "effect");
+        doubts.push(format!("goes back over {effects} that cannot be taken back"));
+    }
     if plan.span_seconds > DAY_SECONDS {
         doubts.push(format!("goes back {}", super::time::span(plan.span_seconds)));
     }
@@ -244,7 +259,13 @@ pub(crate) mod tests {
         some.delete.push(step("x", "file", "absent"));
         some.moves_head = true;
         some.span_seconds = 200_000;
+        let reason = "called in turn 1".into();
+        some.irreversible = vec![KeptView { path: "git push".into(), reason }];
         let said = doubts(&some).expect("doubts");
-        assert_eq!(said, "deletes 21 files, moves a repository's HEAD, goes back 2 days");
+        let expected = "deletes 21 files, moves a repository's HEAD, goes back over 1 effect that \
+                        cannot be taken back, goes back 2 days";
+        assert_eq!(said, expected);
+        let rows = "  stays    git push (called in turn 1)\n";
+        assert_eq!(irreversible(&some, Paint::plain(80)), rows);
     }
 }

@@ -109,6 +109,11 @@ fn notices(status: &Status, now: i64) -> Vec<String> {
         let announced = count(status.open_intents, "announced action");
         notices.push(format!("{announced} not settled: chronicle settle"));
     }
+    if !status.effects.is_empty() {
+        let effects = count(status.effects.len() as u64, "effect");
+        let all: Vec<_> = status.effects.iter().map(|effect| effect.what.clone()).collect();
+        notices.push(format!("{effects} that cannot be taken back: {}", listed(&all)));
+    }
     for run in &status.isolated {
         let (id, what) = (&run.short_id, printable(&run.summary));
         let next = if run.state == "running" { "isolated list" } else { "isolated diff" };
@@ -217,6 +222,7 @@ mod tests {
             signed_size: 0,
             head_problem: None,
             mount_problem: None,
+            effects: Vec::new(),
             witnesses: Vec::new(),
             mirror: None,
             isolated: Vec::new(),

@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub(crate) use chronicle_core::shown::span;
+
 /// Seconds since 1970, now.
 pub(crate) fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -16,16 +18,6 @@ pub(crate) fn ago(timestamp: &str, now: i64) -> String {
             past => format!("{} ago", span(past.unsigned_abs())),
         },
         None => timestamp.to_owned(),
-    }
-}
-
-/// `42 s`, `3 min`, `5 h`, `2 days`.
-pub(crate) fn span(seconds: u64) -> String {
-    match seconds {
-        0..=90 => format!("{seconds} s"),
-        91..=5400 => format!("{} min", (seconds + 30) / 60),
-        5401..=129_600 => format!("{} h", (seconds + 1800) / 3600),
-        _ => format!("{} days", (seconds + 43_200) / 86_400),
     }
 }
 

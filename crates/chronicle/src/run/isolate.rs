@@ -40,7 +40,7 @@ const OPTIONS: &str = "redirect_dir=nofollow,metacopy=off,index=off,nfs_export=o
 /// How long what the command left running may take to end by itself.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The words that run a command over a layer: `UPPER WORK FIRST REFUSED MARKS ROOT DIRECTORY CMD...`.
+/// The words that run a command over a layer: `LOWER UPPER WORK FIRST REFUSED MARKS ROOT DIRECTORY CMD...`.
 pub(crate) fn isolated(
     run: &IsolatedRun,
     root: &Path,
@@ -48,7 +48,7 @@ pub(crate) fn isolated(
     command: &[OsString],
 ) -> Vec<OsString> {
     let marks = if run.user_xattrs() { "user" } else { "trusted" };
-    let places = [run.upper(), run.work(), run.first(), run.refused()];
+    let places = [run.lower(root), run.upper(), run.work(), run.first(), run.refused()];
     let mut words: Vec<OsString> = vec!["/proc/self/exe".into(), ISOLATE.into()];
     words.extend(places.map(OsString::from));
     words.extend([marks.into(), root.into(), directory.into()]);
@@ -58,10 +58,12 @@ pub(crate) fn isolated(
 
 /// Makes the view and waits for what runs in it.
 pub(crate) fn isolate(arguments: &[OsString]) -> u8 {
-    let [upper, work, first, refused, marks, root, directory, command @ ..] = arguments else {
+    let [lower, upper, work, first, refused, marks, root, directory, command @ ..] = arguments
+    else {
         return 125;
     };
     let view = View {
+        lower: Path::new(lower),
         upper: Path::new(upper),
         work: Path::new(work),
         user: marks == "user",
@@ -87,6 +89,7 @@ fn refusal<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Refusal 
 }
 
 struct View<'a> {
+    lower: &'a Path,
     upper: &'a Path,
     work: &'a Path,
     user: bool,
@@ -111,8 +114,10 @@ impl View<'_> {
             rustix::fs::open(path, flags, Mode::empty())
                 .map_err(refusal("a directory is not there"))
         };
-        let (root, upper, work) = (open(self.root)?, open(self.upper)?, open(self.work)?);
-        self.mount(&root, &upper, &work).map_err(refusal("the kernel refuses the overlay"))?;
+        let (root, lower) = (open(self.root)?, open(self.lower)?);
+        let (upper, work) = (open(self.upper)?, open(self.work)?);
+        self.mount(&root, &[&lower, &upper, &work])
+            .map_err(refusal("the kernel refuses the overlay"))?;
         // The directory that we stood in lies below the overlay now.
         std::env::set_current_dir(self.directory).map_err(refusal("the directory is not there"))
     }
@@ -132,13 +137,13 @@ impl View<'_> {
     }
 
     /// By descriptors: a path may hold what separates options, or be exchanged meanwhile.
-    fn mount(&self, root: &OwnedFd, upper: &OwnedFd, work: &OwnedFd) -> rustix::io::Result<()> {
+    fn mount(&self, root: &OwnedFd, layers: &[&OwnedFd; 3]) -> rustix::io::Result<()> {
         let path = |fd: &OwnedFd| format!("/proc/self/fd/{}", fd.as_raw_fd());
         let mut options = format!(
             "lowerdir={},upperdir={},workdir={},{OPTIONS}",
-            path(root),
-            path(upper),
-            path(work)
+            path(layers[0]),
+            path(layers[1]),
+            path(layers[2])
         );
         if self.user {
             options.push_str(",userxattr");

@@ -82,8 +82,12 @@ fn exit_status(status: rustix::process::WaitStatus) -> Option<u8> {
 
 /// The command in words, for its summary.
 pub(crate) fn words(command: &[OsString]) -> String {
-    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    words.join(" ")
+    texts(command).join(" ")
+}
+
+/// Its words as text.
+pub(crate) fn texts(command: &[OsString]) -> Vec<String> {
+    command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 /// Becomes the command; comes back only if that failed, with the status that shells give.

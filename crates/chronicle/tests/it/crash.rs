@@ -101,6 +101,10 @@ fn no_failpoint_lacks_a_test() {
         "answer_after_commit",
         "resolve_after_put",
     ]);
+    // See `kill::` of chronicle-checkpoint, which dies at every one of these by their first word.
+    let of_checkpoints =
+        |point: &&str| ["checkpoint_", "restore_"].iter().any(|w| point.starts_with(w));
+    covered.extend(listed.iter().copied().filter(of_checkpoints));
     listed.sort_unstable();
     covered.sort_unstable();
     assert_eq!(covered, listed);

@@ -134,7 +134,7 @@ const NOBODY: u32 = 65_534;
 fn world_of_nobody() -> Env {
     let env = world();
     let place = env.base().join("chronicle");
-    fs::copy(env.command().get_program(), &place).unwrap();
+    env.copy_binary(&place);
     let env = env.with_binary(place);
     fs::create_dir(env.home()).unwrap();
     for path in [env.base().to_owned(), env.workspace(), env.home()] {

@@ -355,6 +355,49 @@ fn formatters_run_until_the_batch_ends() {
 }
 
 #[test]
+fn a_save_after_a_call_is_a_persons_whether_or_not_its_batch_is_told_of() {
+    for batch in [false, true] {
+        let cli = Cli::adopted(&[("p", "1"), ("q", "1")]);
+        let talk = Talk::new(&cli, "claude-code", "s");
+        talk.prompt("k");
+        let input = json!({"command": "echo x >new", "description": "Makes it"});
+        talk.before("Bash", "t1", input.clone());
+        cli.write("new", "x");
+        let mut ended = call("Bash", "t1", input);
+        ended["tool_response"] = json!({"stdout": "", "stderr": "", "interrupted": false});
+        talk.quiet("PostToolUse", ended);
+        cli.write("p", "a person's");
+        if batch {
+            talk.batch();
+            cli.write("q", "a person's");
+        }
+        talk.stop();
+        check_author(&cli, "new", "s", "window");
+        check_author(&cli, "p", "person", "outside");
+        cli.call(["undo"]).ok();
+        assert_eq!(cli.read("p").as_deref(), Some("a person's"), "batch {batch}");
+        assert_eq!(cli.read("new"), None);
+    }
+}
+
+#[test]
+fn a_call_that_never_ended_ends_with_its_batch() {
+    let cli = Cli::adopted(&[("p", "1"), ("q", "1")]);
+    let talk = Talk::new(&cli, "claude-code", "s");
+    talk.prompt("k");
+    talk.before("Bash", "t1", json!({"command": "x"}));
+    cli.write("p", "the call's");
+    talk.quiet(
+        "PostToolBatch",
+        json!({"tool_calls": [{"tool_name": "Bash", "tool_use_id": "t1"}]}),
+    );
+    cli.write("q", "a person's");
+    talk.stop();
+    check_author(&cli, "p", "s", "window");
+    check_author(&cli, "q", "person", "outside");
+}
+
+#[test]
 fn between_calls_a_background_task_makes_everything_doubtful() {
     let cli = Cli::adopted(&[("a", "0"), ("b", "0")]);
     let talk = Talk::new(&cli, "claude-code", "s");

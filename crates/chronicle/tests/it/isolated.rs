@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot prepare its world fails")]
 
 pub(crate) mod crash;
+mod frozen;
 mod hostile;
 mod property;
 mod users;

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::support::{Cli, Done};
 
+mod building;
 mod databases;
 mod failing;
 

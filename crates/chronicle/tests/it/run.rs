@@ -249,3 +249,20 @@ fn after_a_pause_a_new_turn_begins() {
     cli.call(["undo"]).ok();
     assert_eq!((&read("a")[..], &read("b")[..]), ("0", "0"));
 }
+
+#[test]
+fn who_waits_for_a_command_does_not_keep_it_from_ending() {
+    let cli = Cli::adopted(&[("a.txt", "1\n")]);
+    cli.turn("A", "t", || cli.write("a.txt", "2\n"));
+    let mut running =
+        cli.command(["run", "--", "sh", "-c", "touch begun; sleep 1"]).spawn().expect("it starts");
+    while cli.read("begun").is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    cli.call(["undo", "turn:1"]).exits(11);
+    let begun = std::time::Instant::now();
+    cli.call(["undo", "turn:1", "--wait"]).ok();
+    assert!(begun.elapsed() < std::time::Duration::from_secs(6), "{:?}", begun.elapsed());
+    assert!(running.wait().expect("it ends").success());
+    assert_eq!(cli.read("a.txt").as_deref(), Some("1\n"));
+}

@@ -290,3 +290,148 @@ fn a_redo_follows_what_a_rewind_moved_back() {
     assert!(!cli.root().join("e").exists());
     cli.call(["verify"]).ok();
 }
+
+#[test]
+fn a_transaction_is_its_sessions_that_named_it() {
+    let cli = Cli::adopted(&[("a.txt", "1\n")]);
+    let transaction = cli.call(["begin"]).ok().stdout.trim().to_owned();
+    let words = ["snapshot", "--action", "write_file", "--path", "a.txt", "--session", "S"];
+    cli.call(words.iter().copied().chain(["--transaction", &transaction])).ok();
+    cli.write("a.txt", "2\n");
+    cli.call(["settle"]).ok();
+    cli.turn("OTHER", "t", || cli.write("other.txt", "o\n"));
+    cli.call(["rollback", &transaction]).ok();
+    assert_eq!(cli.read("a.txt").as_deref(), Some("1\n"));
+    assert_eq!(cli.read("other.txt").as_deref(), Some("o\n"), "another session's work stays");
+    cli.call(["commit", &transaction]).exits(3);
+}
+
+#[test]
+fn what_came_and_went_between_two_moments_is_no_change() {
+    let cli = Cli::adopted(&[("k.txt", "k\n")]);
+    cli.turn("A", "t", || {
+        cli.write("a.txt", "1\n");
+        cli.call(["settle"]).ok();
+        std::fs::rename(cli.root().join("a.txt"), cli.root().join("b.txt")).expect("moved");
+    });
+    let made = cli.call(["diff", "start", "--json"]).ok().json();
+    assert_eq!(made["changes"][0]["change_type"], "created", "{made}");
+    cli.call(["rewind", "start"]).ok();
+    cli.call(["changed", "start"]).exits(0);
+    assert_eq!(cli.call(["diff", "start", "--json"]).ok().json()["files_changed"], 0);
+}
+
+#[test]
+fn a_diff_across_a_move_has_the_edits_before_it() {
+    let cli = Cli::adopted(&[("a.txt", "one\ntwo\n")]);
+    cli.turn("A", "edit", || cli.write("a.txt", "one\nTWO\n"));
+    cli.turn("A", "move", || {
+        std::fs::rename(cli.root().join("a.txt"), cli.root().join("c.txt")).expect("moved");
+    });
+    let diff = cli.call(["diff", "start", "--patch", "--json"]).ok().json();
+    let change = &diff["changes"][0];
+    assert_eq!((&change["change_type"], &change["from"]), (&"renamed".into(), &"a.txt".into()));
+    assert_eq!((&change["inserted"], &change["deleted"]), (&1.into(), &1.into()), "{diff}");
+    assert!(change["patch"].as_str().is_some_and(|patch| patch.contains("-two\n+TWO\n")), "{diff}");
+}
+
+#[test]
+fn an_undo_that_was_undone_and_redone_can_be_brought_back() {
+    let cli = Cli::adopted(&[("a.txt", "1\n")]);
+    cli.turn("A", "t", || cli.write("a.txt", "2\n"));
+    let id = |done: serde_json::Value| done["id"].as_str().expect("an id").to_owned();
+    let undone = id(cli.call(["undo", "--json"]).ok().json());
+    cli.call(["undo", &undone]).ok();
+    assert_eq!(cli.read("a.txt").as_deref(), Some("2\n"));
+    cli.call(["redo"]).ok();
+    assert_eq!(cli.read("a.txt").as_deref(), Some("1\n"));
+    cli.call(["redo"]).ok();
+    assert_eq!(cli.read("a.txt").as_deref(), Some("2\n"));
+    cli.call(["redo"]).exits(3);
+}
+
+/// A workspace in which an agent has moved something whose content nobody has.
+fn moved(from: &str, to: &str, make: &dyn Fn(&std::path::Path)) -> Cli {
+    let cli = Cli::new();
+    cli.write(".chronicleignore", "*.dat\nkept-out/\n");
+    make(&cli.root());
+    cli.call(["init"]).ok();
+    cli.turn("A", "first", || cli.write("y", "1"));
+    cli.turn("A", "move", || {
+        std::fs::rename(cli.root().join(from), cli.root().join(to)).expect("move");
+    });
+    cli
+}
+
+/// Goes there and back again: what nobody knows is always there, and where it can be moved, at
+/// exactly one of the two places.
+#[track_caller]
+fn check_there_and_back((from, to): (&str, &str), make: &dyn Fn(&std::path::Path), moves: bool) {
+    let ways: [&[&[&str]]; 3] = [
+        &[&["undo"], &["redo"], &["undo"], &["redo"]],
+        &[
+            &["rewind", "turn:1", "--exact"],
+            &["rewind", "turn:2", "--exact"],
+            &["rewind", "turn:1", "--exact"],
+            &["redo"],
+        ],
+        &[&["rewind", "before:turn:2"], &["redo"], &["undo", "turn:2"], &["redo"]],
+    ];
+    let inner = |top: &str| format!("{top}/inner.dat");
+    for way in &ways[..if moves { 3 } else { 2 }] {
+        let cli = moved(from, to, make);
+        let held = |top: &str| cli.read(top).or_else(|| cli.read(&inner(top)));
+        for (step, words) in way.iter().enumerate() {
+            let done = cli.call(*words);
+            assert!([0, 4].contains(&done.status), "{words:?}: {done:?}");
+            let (old, new) = (held(from), held(to));
+            let mut both = [&old, &new].into_iter().flatten().collect::<Vec<_>>();
+            if !moves {
+                both.dedup();
+            }
+            assert_eq!(both, ["precious"], "{from} {to} {words:?} of {way:?}: {done:?}");
+            let back = step % 2 == 0;
+            assert!(!moves || old.is_some() == back, "{from} {to} {words:?} of {way:?}: {done:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_filter_keeps_out_goes_there_and_back_with_a_move() {
+    let write = |root: &std::path::Path, name: &str| {
+        let path = root.join(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("its directory");
+        std::fs::write(path, "precious").expect("a file");
+    };
+    check_there_and_back(("old.dat", "new.dat"), &|root| write(root, "old.dat"), true);
+    let beside = |root: &std::path::Path| {
+        write(root, "d/inner.dat");
+        write(root, "d/seen");
+    };
+    check_there_and_back(("d", "e"), &beside, true);
+    let directory = |root: &std::path::Path| write(root, "kept-out/inner.dat");
+    check_there_and_back(("kept-out", "shown"), &directory, false);
+    check_there_and_back(("old.dat", "shown"), &|root| write(root, "old.dat"), false);
+}
+
+#[test]
+fn a_hard_link_stays_one_when_the_directory_of_one_name_moves_after_a_rewind() {
+    use std::os::unix::fs::MetadataExt;
+    let cli = Cli::adopted(&[("k", "k")]);
+    cli.turn("A", "first", || cli.write("m", "1"));
+    cli.turn("A", "link", || {
+        cli.write("d/p", "data");
+        std::fs::hard_link(cli.root().join("d/p"), cli.root().join("q")).expect("a link");
+    });
+    cli.turn("A", "last", || cli.write("z", "1"));
+    cli.call(["rewind", "turn:1", "--exact"]).ok();
+    cli.call(["redo"]).ok();
+    // Until nothing of it is fresh any more, so that only what moves is looked at.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    cli.call(["settle"]).ok();
+    std::fs::rename(cli.root().join("d"), cli.root().join("e")).expect("move");
+    cli.call(["rewind", "start", "--exact"]).ok();
+    cli.call(["redo"]).ok();
+    let inode = |name: &str| std::fs::metadata(cli.root().join(name)).expect("it is there").ino();
+    assert_eq!(inode("e/p"), inode("q"));
+}

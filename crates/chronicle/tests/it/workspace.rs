@@ -24,8 +24,36 @@ fn adopting_twice_is_no_failure() {
     let cli = Cli::adopted(&[("a", "1\n")]);
     let done = cli.call(["init"]).ok();
     assert!(done.stdout.starts_with("Already adopted "), "{}", done.stdout);
+    assert!(!done.stdout.contains("0 files"), "{}", done.stdout);
     let done = cli.call(["init", "--json"]).ok();
     assert_eq!(done.json()["already"], true);
+}
+
+#[test]
+fn adopting_counts_only_what_is_in_the_store() {
+    let cli = Cli::new();
+    cli.write(".chronicleignore", "*.dat\n");
+    cli.write("a", "1\n");
+    cli.write("old.dat", "kept out\n");
+    let done = cli.call(["init"]).ok();
+    assert!(done.stdout.contains(": 2 files (8 B) protected"), "{}", done.stdout);
+    assert!(done.stdout.contains("old.dat"), "{}", done.stdout);
+}
+
+#[test]
+fn content_that_nobody_has_is_named_with_its_reason() {
+    let cli = Cli::adopted(&[(".chronicleignore", "*.dat\n"), ("old.dat", "1"), ("d/a", "1")]);
+    cli.write("new", "1");
+    for (path, why) in [
+        ("old.dat", "a filter keeps it out"),
+        ("new", "nothing stood there at that moment"),
+        ("d", "it is a directory"),
+    ] {
+        let done = cli.call(["cat", path, "--at", "start", "--json"]).exits(1);
+        assert_eq!(done.error()["code"], "no_content", "{path}");
+        let message = format!("There is no content of {path}: {why}");
+        assert_eq!(done.error()["message"], message, "{path}");
+    }
 }
 
 #[test]
@@ -191,6 +219,9 @@ fn a_path_outside_every_root_is_refused_with_words() {
 #[test]
 fn a_pin_is_a_moment() {
     let cli = storied();
+    for taken in ["2h", "start", "2026-01-01T00:00:00Z", "two\nlines"] {
+        cli.call(["pin", "turn:1", taken]).exits(2);
+    }
     let done = cli.call(["pin", "turn:1", "good"]).ok();
     assert!(done.stderr.contains("chronicle rewind good"), "{}", done.stderr);
     assert_eq!(cli.call(["cat", "b.txt", "--at", "good"]).ok().stdout, "b\n");

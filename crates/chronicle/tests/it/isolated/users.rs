@@ -24,7 +24,7 @@ fn users() -> Option<Env> {
     }
     fill(&env);
     let binary = env.base().join("chronicle");
-    fs::copy(env.binary(), &binary).unwrap();
+    env.copy_binary(&binary);
     give(env.base());
     fs::set_permissions(env.base(), fs::Permissions::from_mode(0o755)).unwrap();
     let env = env.with_binary(binary);

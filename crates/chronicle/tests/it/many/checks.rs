@@ -107,7 +107,7 @@ impl Left {
                     read.unwrap_or_else(|error| panic!("{error}: {one:?}"));
                     assert_eq!(ObjectId::of(&bytes).hex(), *before, "{one:?}");
                 }
-                None => assert_eq!(read.unwrap_err().code(), "unknown_target", "{one:?}"),
+                None => assert_eq!(read.unwrap_err().code(), "no_content", "{one:?}"),
             }
         }
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::print_stderr, reason = "what was skipped and what differs is told")]
 
 mod filters;
+mod fleet;
 mod hostile;
 mod kills;
 mod links;

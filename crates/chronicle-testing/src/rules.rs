@@ -384,7 +384,13 @@ impl Model {
 
     /// Take back one turn and keep everything else.
     pub fn undo(&self, turn: &Turn) -> Outcome {
-        self.without(&turn.start, |change| change.turn == Some(turn.number))
+        let gone = |change: &Change| change.turn == Some(turn.number);
+        // What was found while it ran, and could be another session's, stays and is named.
+        let end = turn.end.as_ref().map_or(self.history.len(), |end| end.changes);
+        let during = &self.history[turn.start.changes..end];
+        let looks: BTreeSet<_> = during.iter().map(|change| change.look).collect();
+        let shared = |change: &Change| change.author == Some(Author::Shared);
+        self.without(&turn.start, gone, |change| shared(change) && looks.contains(&change.look))
     }
 
     /// Take back the newest turn with live changes, or else the newest look that found some which
@@ -396,12 +402,17 @@ impl Model {
         let shared = |change: &&Change| change.live && change.author == Some(Author::Shared);
         let look = self.history.iter().rev().find(shared)?.look;
         let gone = |change: &Change| change.look == look && change.author == Some(Author::Shared);
-        Some(self.without(&self.looks[look - 1], gone))
+        Some(self.without(&self.looks[look - 1], gone, |_| false))
     }
 
-    fn without(&self, before: &Moment, gone: impl Fn(&Change) -> bool) -> Outcome {
+    fn without(
+        &self,
+        before: &Moment,
+        gone: impl Fn(&Change) -> bool,
+        listed: impl Fn(&Change) -> bool,
+    ) -> Outcome {
         let keep = |change: &Change| change.author.is_some() && !gone(change);
-        self.plan(before, None, keep, |change, was| keep(change) && was != change.live, |_| false)
+        self.plan(before, None, keep, |change, was| keep(change) && was != change.live, listed)
     }
 
     /// Whether anything that this turn did is still in effect.

@@ -325,11 +325,16 @@ impl Workspace {
         }
         let _lock = self.lock(super::PATIENCE)?;
         let moment = self.moment(target)?;
+        let before = self.pin_moment(name)?.map(|pinned| pinned.seq);
         let labels =
             Labels { name: Some(name.to_owned()), target: Some(moment.seq), ..Labels::default() };
         let records = vec![self.record(Kind::Pin, labels)];
         self.commit_batch(Batch { records, ..Batch::default() }, Durability::PowerCut)?;
-        Ok(moment.words)
+        Ok(match before.filter(|before| *before != moment.seq) {
+            // Whoever took a name twice hears of it, and how to have the first moment back.
+            Some(Seq(seq)) => format!("{}; until now {name} was seq:{seq}", moment.words),
+            None => moment.words,
+        })
     }
 
     /// Directories and files that filters keep out.

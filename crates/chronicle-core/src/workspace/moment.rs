@@ -151,7 +151,7 @@ impl Workspace {
         Ok(Error::Pruned { what, nearest: vec![format!("seq:{}", self.beginning()?)] })
     }
 
-    fn pin_moment(&self, name: &str) -> Result<Option<Moment>> {
+    pub(super) fn pin_moment(&self, name: &str) -> Result<Option<Moment>> {
         for seq in self.catalog.of_kind(Kind::Pin)?.into_iter().rev() {
             let labels = self.read_header(seq)?.labels;
             if let (Some(pinned), Some(target)) = (labels.name, labels.target)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::Workspace;
-use super::attribute::{PERSON, session_of};
+use super::attribute::{DEFAULT_SESSION, PERSON, is_within_session, session_of};
 use super::before::ROOT_LOST;
 use super::moment::Moment;
 use super::rewind::{RewindKind, RewindRequest};
@@ -144,8 +144,7 @@ impl Workspace {
         if let Some(number) = what.strip_prefix("turn:") {
             let moment = self.moment(&format!("before:turn:{number}"))?;
             let number = self.read_header(moment.seq)?.labels.turn;
-            let changes = self.live_changes_of_turn(number)?;
-            return self.resolve_without_turn(moment, changes, take_shared);
+            return self.resolve_without_turn(moment, number, take_shared);
         }
         let snapshot = self.find_snapshot(what)?;
         let first = self.first_header(&snapshot)?;
@@ -171,7 +170,7 @@ impl Workspace {
             let changes = self.live_changes_of_turn(Some(turn.number))?;
             if !changes.is_empty() {
                 let moment = self.moment(&format!("before:turn:{}", turn.number))?;
-                return self.resolve_without_turn(moment, changes, take_shared);
+                return self.resolve_without_turn(moment, Some(turn.number), take_shared);
             }
         }
         let dead = self.taken_back(None)?;
@@ -215,21 +214,50 @@ impl Workspace {
         Ok(if visible { refs } else { TurnChanges::new() })
     }
 
-    /// Leaves a turn out, but for what a person could have made, unless that is to go too.
+    /// Leaves a turn out, but for what somebody else could have made, unless that is to go too.
     fn resolve_without_turn(
         &self,
         moment: Moment,
-        changes: TurnChanges,
+        number: Option<u64>,
         take_shared: bool,
     ) -> Result<Resolved> {
         let (mut refs, mut shared) = (HashSet::new(), Vec::new());
-        for (at, doubt) in changes {
+        for (at, doubt) in self.live_changes_of_turn(number)? {
             match doubt.filter(|_| !take_shared) {
                 Some(doubt) => shared.push(doubt),
                 None => drop(refs.insert(at)),
             }
         }
+        for (at, doubt) in self.shared_during_turn(number)? {
+            match take_shared {
+                true => drop(refs.insert(at)),
+                false => shared.extend(doubt),
+            }
+        }
         Ok(Resolved { shared, ..self.resolve_without(moment, refs)? })
+    }
+
+    /// What was found in effect while a turn ran that its session may have made, or another: it is in no turn. Each with
+    /// its path and who could have, where there is something to see of it.
+    fn shared_during_turn(&self, number: Option<u64>) -> Result<TurnChanges> {
+        let mut found = TurnChanges::new();
+        let turns = self.turns()?;
+        let Some(turn) = turns.iter().find(|turn| Some(turn.number) == number) else {
+            return Ok(found);
+        };
+        let session = turn.session.as_deref().unwrap_or(DEFAULT_SESSION);
+        let end = Seq(turn.end_seq.unwrap_or(u64::MAX));
+        let dead = self.taken_back(None)?;
+        self.for_each_change(Seq(turn.start_seq), &mut |record, at, change| {
+            let Author::Shared(keys) = &change.author else { return Ok(()) };
+            let may_be = keys.iter().any(|key| is_within_session(key, session));
+            if may_be && record.labels.turn.is_none() && at.seq <= end && !dead.contains(&at) {
+                let doubt = change.is_visible().then(|| (change.path.clone(), keys.clone()));
+                found.insert(at, doubt);
+            }
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     fn resolve_redo(&self) -> Result<Resolved> {

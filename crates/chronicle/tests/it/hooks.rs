@@ -246,7 +246,7 @@ fn two_sessions_at_once_do_not_become_one() {
     check_author(&cli, "any", "shared [\"s1\",\"s2\"]", "window");
     check_author(&cli, "two", "s2", "window");
     check_author(&cli, "mine", "person", "outside");
-    cli.call(["undo", "turn:1"]).ok();
+    cli.call(["undo", "turn:1"]).exits(4);
     let read = |name: &str| cli.read(name).expect("it stays");
     assert_eq!((read("one"), read("two"), read("mine")), ("0".into(), "1".into(), "1".into()));
 }

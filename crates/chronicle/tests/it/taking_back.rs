@@ -248,6 +248,28 @@ fn what_gave_way_is_not_listed_as_shared() {
     assert_eq!(cli.read("a.txt").as_deref(), Some("one\n"));
 }
 
+/// What two sessions could have made while a turn ran stays when that turn is undone, is named, and goes when asked.
+#[test]
+fn an_undo_of_a_turn_names_what_another_session_could_have_made() {
+    let cli = Cli::adopted(&[("a.txt", "one\n"), ("both.txt", "one\n")]);
+    cli.call(["turn", "start", "--session", "A", "--key", "a"]).ok();
+    cli.write("a.txt", "by A\n");
+    cli.call(["turn", "start", "--session", "B", "--key", "b"]).ok();
+    cli.write("both.txt", "by A or B\n");
+    cli.call(["turn", "end", "--session", "B", "--key", "b"]).ok();
+    cli.call(["turn", "end", "--session", "A", "--key", "a"]).ok();
+    let done = cli.call(["undo", "turn:1"]).exits(4);
+    assert!(done.stderr.contains("--shared take"), "{}", done.stderr);
+    assert!(done.stdout.contains("both.txt"), "{}", done.stdout);
+    assert_eq!(cli.read("a.txt").as_deref(), Some("one\n"));
+    assert_eq!(cli.read("both.txt").as_deref(), Some("by A or B\n"));
+    cli.call(["redo"]).ok();
+    cli.call(["undo", "turn:1", "--shared", "take"]).ok();
+    assert_eq!(cli.read("both.txt").as_deref(), Some("one\n"));
+    cli.call(["redo"]).ok();
+    assert_eq!(cli.read("both.txt").as_deref(), Some("by A or B\n"));
+}
+
 /// An agent renamed a file, a rewind put it back, a person edited it there, and a redo stopped with a
 /// conflict: the rewind's own record did not say that it had moved the file.
 #[test]

@@ -225,6 +225,9 @@ fn a_pin_is_a_moment() {
     let done = cli.call(["pin", "turn:1", "good"]).ok();
     assert!(done.stderr.contains("chronicle rewind good"), "{}", done.stderr);
     assert_eq!(cli.call(["cat", "b.txt", "--at", "good"]).ok().stdout, "b\n");
+    let again = cli.call(["pin", "start", "good"]).ok();
+    let text = format!("{}{}", again.stdout, again.stderr);
+    assert!(text.contains("until now good was seq:"), "who moves a name hears of it: {text}");
 }
 
 #[test]

@@ -30,6 +30,8 @@ const EDITS: usize = 1000;
 const MIB: usize = 1 << 20;
 const LARGE: usize = 256;
 const RANDOM: u64 = 20_000;
+/// Fewer where each waits for the disk.
+const FROM_DISK: u64 = 5_000;
 
 /// One way to reach the files.
 struct Column {
@@ -75,7 +77,7 @@ fn ours(backing: &Path, at: &Path) -> Result<Command> {
 /// One job: its name, and how long it took in a directory, in milliseconds.
 type Job = (&'static str, fn(&Path, &Path) -> Result<f64>);
 
-const JOBS: [Job; 15] = [
+const JOBS: [Job; 17] = [
     ("untar 7,000 files", |at, tar| {
         timed(Command::new("tar").arg("xf").arg(tar).arg("-C").arg(at))
     }),
@@ -93,15 +95,26 @@ const JOBS: [Job; 15] = [
     ("untar three times at once", three_at_once),
     ("write 256 MiB", |at, _| sequential_write(&at.join("large"))),
     ("read 256 MiB", |at, _| sequential_read(&at.join("large"))),
-    ("20,000 random reads of 4 KiB", |at, _| random(&at.join("large"), false)),
-    ("20,000 random writes of 4 KiB", |at, _| {
+    ("5,000 random reads of 4 KiB from the disk", |at, _| {
+        drop_caches()?;
+        random(&at.join("large"), FROM_DISK, Access::Read)
+    }),
+    ("20,000 random reads of 4 KiB from memory", |at, _| {
+        sequential_read(&at.join("large"))?;
+        random(&at.join("large"), RANDOM, Access::Read)
+    }),
+    ("20,000 random writes of 4 KiB, and a sync", |at, _| {
         // Every mount gets the time in which ours records what was written before.
         std::thread::sleep(RECORDED);
-        random(&at.join("large"), true)
+        random(&at.join("large"), RANDOM, Access::WriteAndSync)
+    }),
+    ("20,000 random writes of 4 KiB into memory", |at, _| {
+        std::thread::sleep(RECORDED);
+        random(&at.join("large"), RANDOM, Access::Write)
     }),
     ("the same in a file that was closed a moment before", |at, _| {
         sequential_write(&at.join("large"))?;
-        random(&at.join("large"), true)
+        random(&at.join("large"), RANDOM, Access::Write)
     }),
 ];
 
@@ -385,20 +398,38 @@ fn sequential_read(path: &Path) -> Result<f64> {
     Ok(since(begun))
 }
 
-fn random(path: &Path, writes: bool) -> Result<f64> {
+/// What [`random`] does to each block.
+#[derive(Clone, Copy, PartialEq)]
+enum Access {
+    Read,
+    Write,
+    /// The time until all of it is on the disk counts.
+    WriteAndSync,
+}
+
+fn random(path: &Path, blocks: u64, access: Access) -> Result<f64> {
     let mut block = [3; 4096];
     let mut state = 1_u64;
     let begun = Instant::now();
-    let file = OpenOptions::new().read(true).write(writes).open(path)?;
-    for _ in 0..RANDOM {
+    let file = OpenOptions::new().read(true).write(access != Access::Read).open(path)?;
+    for _ in 0..blocks {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let at = (state >> 33) % (LARGE as u64 * 256) * 4096;
-        if writes {
-            file.write_all_at(&block, at)?;
-        } else {
+        if access == Access::Read {
             file.read_exact_at(&mut block, at)?;
+        } else {
+            file.write_all_at(&block, at)?;
         }
     }
+    if access == Access::WriteAndSync {
+        file.sync_data()?;
+    }
     Ok(since(begun))
+}
+
+/// What was read or written before must come from the disk again.
+fn drop_caches() -> Result<()> {
+    rustix::fs::sync();
+    Ok(fs::write("/proc/sys/vm/drop_caches", "1")?)
 }

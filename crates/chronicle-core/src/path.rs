@@ -11,9 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The longest path that is accepted, as in the kernel.
-const PATH_MAX: usize = 4096;
+pub(crate) const PATH_MAX: usize = 4096;
 /// The longest name that is accepted, as in the kernel.
-const NAME_MAX: usize = 255;
+pub(crate) const NAME_MAX: usize = 255;
 
 /// A normalised path: relative to the workspace, or absolute under a further root.
 ///

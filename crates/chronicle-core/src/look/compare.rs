@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::changes::Wanted;
 use super::join::{Remembered, was_there};
 use super::survey::{Here, Task, Worker};
-use super::walk::{Unit, child, decode, flavor, is_too_long};
+use super::walk::{Unit, child, decode, flavor};
 use super::{Candidate, Problem};
 use crate::entry::{Entry, Why};
 use crate::error::Result;
@@ -46,10 +46,6 @@ impl<'a> Worker<'a> {
             return Ok(());
         }
         let path = here.task.path.join(name);
-        if is_too_long(&path) {
-            self.problem(&path, Why::Unreadable, Errno::NAMETOOLONG);
-            return Ok(());
-        }
         let was = known.map(|known| decode(&path, known)).transpose()?;
         let seen = Seen { path, stat, was, current };
         let Some(mount) = self.mount(here, &seen)? else { return Ok(()) };

@@ -10,6 +10,7 @@ use rustix::fs::{RawDir, SeekFrom};
 use rustix::io::Errno;
 
 use crate::fs::{self, STAGING_PREFIX, Stat};
+use crate::path::{NAME_MAX, PATH_MAX, WorkspacePath};
 
 /// How often a directory that changes meanwhile is listed again.
 const ATTEMPTS: u32 = 3;
@@ -43,8 +44,23 @@ pub(super) struct Listed {
 impl Names {
     /// Lists a directory beneath another; `expected` is what its parent said of it just before.
     ///
-    /// `Err` means that it could not be opened. `EBUSY` as a doubt means that it kept changing.
+    /// `Err` means that it could not be opened, or that it holds a name whose path no record may hold: what
+    /// it holds is then not known. `EBUSY` as a doubt means that it kept changing.
     pub(super) fn list(
+        &mut self,
+        from: impl AsFd,
+        below: &[u8],
+        path: &WorkspacePath,
+        expected: &Stat,
+    ) -> Result<Listed, Errno> {
+        let listed = self.open_and_fill(from, below, expected)?;
+        if self.spans.iter().any(|span| is_too_long(path, span.end - span.start)) {
+            return Err(Errno::NAMETOOLONG);
+        }
+        Ok(listed)
+    }
+
+    fn open_and_fill(
         &mut self,
         from: impl AsFd,
         below: &[u8],
@@ -115,6 +131,20 @@ impl Names {
             decided => decided,
         });
     }
+}
+
+/// Fails if an open directory holds a name whose path no record may hold; lists it only where that can be.
+pub(super) fn check_lengths(directory: &OwnedFd, path: &WorkspacePath) -> Result<(), Errno> {
+    if !is_too_long(path, NAME_MAX) {
+        return Ok(());
+    }
+    let stat = fs::stat_of(directory)?;
+    Names::default().list(directory, b".", path, &stat).map(drop)
+}
+
+/// Whether a name of this length in a directory makes a path that is longer than one that a record may hold.
+fn is_too_long(directory: &WorkspacePath, name: usize) -> bool {
+    directory.as_bytes().len() + 1 + name > PATH_MAX
 }
 
 /// Names hold no NUL, so that a short name padded with it orders before every longer one.

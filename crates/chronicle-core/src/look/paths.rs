@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::names::Names;
-use super::walk::{Unit, flavor, is_too_long};
+use super::walk::{Unit, flavor};
 use super::{Candidate, Listing, Problem, Survey, SurveyOptions, check_cancelled};
 use crate::entry::{Entry, Why};
 use crate::error::Result;
@@ -164,7 +164,7 @@ impl<'a> Named<'a> {
         let root = self.roots.root_of(&step.path)?;
         let mut names = Names::default();
         let mut complete = false;
-        match names.list(root.handle()?, root.below(&step.path), &step.stat) {
+        match names.list(root.handle()?, root.below(&step.path), &step.path, &step.stat) {
             Ok(listed) => {
                 self.found.directories += 1;
                 complete = listed.doubt.is_none();
@@ -190,7 +190,6 @@ impl<'a> Named<'a> {
             let name = names.get(index);
             let path = step.path.join(name.to_bytes());
             match fs::lstat_at(&directory, name) {
-                Ok(Some(_)) if is_too_long(&path) => self.problem(&path, Errno::NAMETOOLONG),
                 Ok(Some(stat)) => {
                     let (parent_dev, unit) = (step.stat.dev, step.unit.clone());
                     steps.push(Step { path, stat, parent_dev, unit });

@@ -9,6 +9,7 @@ use std::io::Read;
 use rustix::fs::{FileType, SeekFrom};
 use rustix::io::Errno;
 
+use super::names::check_lengths;
 use super::{Candidate, Examined};
 use crate::clock::Clock;
 use crate::entry::{self, Entry, Meta, Special, SpecialKind, Symlink, Why};
@@ -252,6 +253,7 @@ impl<'a, 's> Reader<'a, 's> {
     /// A directory's own entry. It needs no second look: a change in between makes it racy.
     fn directory(&self, spot: &Spot<'_>) -> Outcome<Examined> {
         let found = fs::open_directory_at(spot.directory, spot.name).and_then(|directory| {
+            check_lengths(&directory, &spot.candidate.path)?;
             let xattrs = fs::xattrs(&directory)?;
             Ok((xattrs, fs::stat_of(&directory)?))
         });
@@ -259,7 +261,9 @@ impl<'a, 's> Reader<'a, 's> {
             Ok(found) => found,
             // Its attributes can be read only with its names; the rest `lstat` has told. Where nobody ever saw
             // what it holds it is not known: made anew, it would be an empty directory and look like all of it.
-            Err(Errno::ACCESS) if spot.was_directory() => (spot.last_xattrs(), spot.stat),
+            Err(Errno::ACCESS | Errno::NAMETOOLONG) if spot.was_directory() => {
+                (spot.last_xattrs(), spot.stat)
+            }
             Err(error) => return Err(self.failure(spot, error)),
         };
         Ok(spot.done(Entry::Directory(spot.meta(&stat, xattrs)), &stat))

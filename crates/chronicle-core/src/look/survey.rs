@@ -186,7 +186,7 @@ impl<'a> Worker<'a> {
         let time = self.walk.options.clock.now();
         let mut names = std::mem::take(&mut self.names);
         let handle = task.root.handle()?;
-        match names.list(handle, task.root.below(&task.path), &task.stat) {
+        match names.list(handle, task.root.below(&task.path), &task.path, &task.stat) {
             Ok(listed) => {
                 let row = self.walk.row(&task.path)?;
                 let before = (self.found.candidates.len(), self.found.vanished.len());

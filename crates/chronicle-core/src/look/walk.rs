@@ -18,9 +18,6 @@ use crate::known::{DirectoryView, Known, KnownTable, Part};
 use crate::path::WorkspacePath;
 use crate::repository::{self, Class, Flavor};
 
-/// The kernel's limit, which it applies to a whole path but not to a name in an open directory.
-const PATH_MAX: usize = 4096;
-
 /// The unchanging surroundings of a look.
 pub(super) struct Walk<'a> {
     pub(super) roots: &'a Roots,
@@ -142,11 +139,6 @@ pub(super) fn child(directory: &WorkspacePath, name: &[u8]) -> Result<WorkspaceP
         return Err(unreadable(directory, DecodeError::Malformed("a name could not be one")));
     }
     Ok(directory.join(name))
-}
-
-/// Whether a path is longer than one that a record may hold.
-pub(super) fn is_too_long(path: &WorkspacePath) -> bool {
-    path.as_bytes().len() > PATH_MAX
 }
 
 /// A repository's metadata directory while it is being looked at.

@@ -253,6 +253,29 @@ fn denied_directory_that_was_seen_before_comes_back() {
     assert_eq!(cli.read("x/closed/inside.txt").as_deref(), Some("seen\n"));
 }
 
+/// A file whose path was longer than any record may hold was named once and then forgotten: deleted with its
+/// directory and taken back, the directory was empty and the rewind said that everything was done. What holds a
+/// name that cannot be recorded is not known.
+#[test]
+fn directory_with_a_path_that_is_too_long_is_unknown_and_not_taken_for_an_empty_one() {
+    let cli = Cli::new();
+    cli.write("a.txt", "1\n");
+    let make = "n=$(printf %0200d 0); for i in $(seq 25); do mkdir $n && cd -P $n; done; echo 1 >f";
+    let made = Command::new("sh").args(["-c", make]).current_dir(cli.root()).status().unwrap();
+    assert!(made.success());
+    cli.call(["init"]).ok();
+    cli.call(["settle"]).ok();
+    cli.turn("s", "delete", || {
+        let gone = Command::new("sh").args(["-c", "rm -rf 0*"]).current_dir(cli.root()).status();
+        assert!(gone.unwrap().success());
+    });
+    let done = cli.call(["--json", "rewind", "start", "--yes"]).exits(4).json();
+    let unknown = done["plan"]["unknown"].as_array().unwrap();
+    assert_eq!(unknown.len(), 1, "{done}");
+    let names = unknown[0]["path"].as_str().unwrap().split('/').count();
+    assert_eq!(names, 20, "the one whose names have paths of over 4096 bytes");
+}
+
 #[test]
 fn denied_file_stops_the_action_that_names_it() {
     if needs_no_root("denied_file_stops_the_action_that_names_it") {

@@ -142,7 +142,8 @@ fn calls_of_two_sessions_that_overlap_are_told_apart() {
     check_author(&cli, "both", "shared [\"s\",\"t\"]", "process");
     s.hook("Stop", json!({}));
     t.hook("Stop", json!({}));
-    cli.call(["undo", "turn:2"]).ok();
+    let undone = cli.call(["--json", "undo", "turn:2"]).exits(4).json();
+    assert_eq!(undone["plan"]["shared"][0]["path"], "both", "{undone}");
     assert_eq!((cli.read("b").as_deref(), cli.read("new")), (Some("0"), None));
     assert_eq!((cli.read("a").as_deref(), cli.read("own").as_deref()), (Some("s"), Some("s")));
     cli.call(["verify"]).ok();

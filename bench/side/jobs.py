@@ -112,7 +112,8 @@ class Trees:
         times = {}
 
         def one(peer):
-            times.setdefault(peer.key, []).append(once(peer))
+            seconds = once(peer)
+            times.setdefault(peer.key, []).append(seconds)
 
         most = rounds or self.world.rounds(self.size, False)
         for number in range(most):

@@ -1,5 +1,5 @@
 """Trees that are measured, processes that are timed, and file systems that are made for it."""
-import hashlib, os, random, shutil, statistics, subprocess, time
+import hashlib, os, random, re, shutil, statistics, subprocess, time
 from pathlib import Path
 
 PER_DIRECTORY = 100
@@ -124,3 +124,17 @@ def find_program(name, tools):
         if place and os.access(place, os.X_OK):
             return str(place)
     return None
+
+
+def versions(names, tools):
+    """One line of what is installed, as each tells it."""
+    found = []
+    for name in names:
+        program = find_program(name, tools)
+        if not program:
+            continue
+        words = [program, "version" if name == "restic" else "-version" if name == "unison" else "--version"]
+        told = subprocess.run(words, capture_output=True, text=True, timeout=30)
+        number = re.search(r"\d+\.\d+(\.\d+)*", told.stdout + told.stderr)
+        found.append(f"{'agent-undo' if name == 'au' else name} {number.group(0) if number else '?'}")
+    return ", ".join(found)

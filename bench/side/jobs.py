@@ -214,7 +214,8 @@ class Trees:
         files = range(min(EDITED, self.size))
         peer.shell(lambda: self.change(files, peer) or len(files))
         peer.shell(lambda: self.change(files, peer, 0) or len(files))
-        before = peer.bytes()
+        packed = getattr(peer, "packed", None)
+        before = packed() if packed else peer.bytes()
         for edit in range(count):
             place = peer.top / path(edit * 7919 % min(EDITED, self.size))
             lines = place.read_bytes().splitlines(keepends=True)
@@ -232,9 +233,8 @@ class Trees:
             peer.say("verify")
         note = "" if count == EDITS else f"{count} edits, times {EDITS // count}"
         self.world.put("store", self.size, peer.key, (peer.bytes() - before) / 1e6 * EDITS / count, "MB", note)
-        if getattr(peer, "packed", None):
-            self.world.put("store", self.size, peer.key + "-gc", max(peer.packed() - before, 0) / 1e6 * EDITS / count, "MB",
-                           "its first capture was packed too")
+        if packed:
+            self.world.put("store", self.size, peer.key + "-gc", (packed() - before) / 1e6 * EDITS / count, "MB", note)
 
     def how_many(self, peer):
         if self.world.small:

@@ -1,7 +1,7 @@
 //! Measures Chronicle beside the bare limit of each job, in one run on one machine.
 //!
-//! usage: `chronicle-bench [--large | --small | --watched | --store | --bucket | --overlay | --replica | --mount | --checkpoints | --clones NAME] [--out FILE] DIR`;
-//! `--small` stops after the figures of one file, `--watched` measures only looks through the watcher, `--store` only
+//! usage: `chronicle-bench [--large | --small | --trees | --watched | --store | --bucket | --overlay | --replica | --mount | --checkpoints | --clones NAME] [--out FILE] DIR`;
+//! `--small` stops after the figures of one file, `--trees` measures only verifying and trees of 100,000 files, `--watched` measures only looks through the watcher, `--store` only
 //! what content takes, `--bucket` only sending it, `--overlay` only isolated runs, `--replica` only replication, `--mount` only everyday work through mounts,
 //! as a table of its own, `--checkpoints` only checkpoints of PostgreSQL clusters, as root, `--clones` only what sharing blocks gives on the file system of
 //! that name; DIR must be on a journaled file system, as `bench/run` makes one. Only ratios count: times drift
@@ -33,6 +33,7 @@ use rows::Row;
 struct Options {
     large: bool,
     small: bool,
+    trees: bool,
     watched: bool,
     store: bool,
     bucket: bool,
@@ -58,13 +59,14 @@ fn main() -> Result<()> {
 fn options() -> Result<Options> {
     let (mut large, mut small, mut watched, mut store) = (false, false, false, false);
     let (mut bucket, mut overlay, mut mount, mut replica) = (false, false, false, false);
-    let mut checkpoints = false;
+    let (mut checkpoints, mut trees) = (false, false);
     let (mut out, mut directory, mut clones) = (None, None, None);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--large" => large = true,
             "--small" => small = true,
+            "--trees" => trees = true,
             "--watched" => watched = true,
             "--store" => store = true,
             "--bucket" => bucket = true,
@@ -78,11 +80,12 @@ fn options() -> Result<Options> {
         }
     }
     let directory = directory.ok_or(
-        "usage: chronicle-bench [--large | --small | --watched | --store | --bucket | --overlay | --replica | --mount | --checkpoints | --clones NAME] [--out FILE] DIR",
+        "usage: chronicle-bench [--large | --small | --trees | --watched | --store | --bucket | --overlay | --replica | --mount | --checkpoints | --clones NAME] [--out FILE] DIR",
     )?;
     Ok(Options {
         large,
         small,
+        trees,
         watched,
         store,
         bucket,
@@ -111,6 +114,12 @@ fn measure_all(options: &Options) -> Result<Vec<Row>> {
         let top = scratch.join("tree");
         trees::make(&top, 100_000)?;
         let rows = through_the_watcher(&scratch, &top, 100_000)?;
+        std::fs::remove_dir_all(&scratch)?;
+        return Ok(rows);
+    }
+    if options.trees {
+        let mut rows = vec![proof::verify(&scratch)?];
+        rows.extend(trees(&scratch, false)?);
         std::fs::remove_dir_all(&scratch)?;
         return Ok(rows);
     }
@@ -237,7 +246,8 @@ fn table(rows: &[Row]) -> String {
     for row in rows {
         let ratio = row.ours / row.limit;
         let verdict = if ratio <= row.bound { "holds" } else { "**misses**" };
-        let (what, beside, unit) = (&row.what, row.beside, row.unit);
+        // A pipe would end the cell.
+        let (what, beside, unit) = (&row.what, row.beside.replace('|', "\\|"), row.unit);
         let (ours, limit) = (figure(row.ours), figure(row.limit));
         text.push_str(&format!(
             "| {what} | {ours} {unit} | {limit} {unit}: {beside} | {} | {} | {verdict} |\n",

@@ -1,0 +1,1 @@
+"""The comparison beside other programs: peers, jobs, plots and the page."""

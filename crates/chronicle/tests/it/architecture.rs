@@ -132,7 +132,7 @@ fn no_test_file_is_forgotten() {
 
 #[test]
 fn every_json_field_is_documented() {
-    let shapes = ["view.rs", "view/effects.rs", "view/pages.rs"];
+    let shapes = ["view.rs", "view/effects.rs", "view/formats.rs", "view/pages.rs"];
     let core = top().join("crates/chronicle-core/src");
     let read = |name: &str| fs::read_to_string(core.join(name)).unwrap();
     let views = shapes.map(read).concat();

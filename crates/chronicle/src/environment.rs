@@ -27,6 +27,18 @@ pub(crate) fn log_format() -> Option<String> {
     std::env::var("CHRONICLE_LOG_FORMAT").ok().filter(|value| !value.is_empty())
 }
 
+/// Where spans go: OpenTelemetry's own variable.
+#[cfg(feature = "otel")]
+pub(crate) fn collector() -> Option<String> {
+    std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|value| !value.is_empty())
+}
+
+/// Under which name spans go there: OpenTelemetry's own variable.
+#[cfg(feature = "otel")]
+pub(crate) fn service() -> Option<String> {
+    std::env::var("OTEL_SERVICE_NAME").ok().filter(|value| !value.is_empty())
+}
+
 /// The token that lets this replica in, where no file was named: a file, or the token itself.
 pub(crate) fn token() -> (Option<PathBuf>, Option<String>) {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());

@@ -38,3 +38,9 @@ pub use lockfile::{LockFile, LockedPart};
 pub use part::{Parameters, Part, PartKind, is_name};
 pub use recover::{Recovered, is_left, recover};
 pub use restore::{RestoreRequest, Restored, answers, restore, restore_to};
+
+/// The formats of this crate, in the order of docs/format.md.
+pub const FORMATS: &[chronicle_core::Format] = &[
+    chronicle_core::format("lock of a checkpoint", "`version`", 1, lockfile::VERSION as u64),
+    chronicle_core::format("tree of a directory", "first line, `chronicle tree 1`", 1, 1),
+];

@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 
 use crate::codec::{DecodeError, Decoder, Encoder, decode_entry, encode_entry};
 use crate::entry::Entry;
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 use crate::id::ObjectId;
 use crate::path::WorkspacePath;
 use crate::process::Process;
 use crate::store::Row;
 
-const MAGIC: &[u8; 8] = b"chr-mnt1";
+pub(crate) const MAGIC: &[u8; 8] = b"chr-mnt1";
 /// The directory of a workspace's home in which journals lie.
 pub(crate) const DIRECTORY: &str = "mount";
 /// Bytes before the body of a note.
@@ -230,9 +230,18 @@ pub(crate) fn list(directory: &Path) -> Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// All bytes of one journal; none if it is gone.
+/// All bytes of one journal; none if it is gone. That of a newer program is not taken for an empty one.
 pub(crate) fn bytes_of(path: &Path) -> Result<Vec<u8>> {
-    bytes_behind(path, 0)
+    let bytes = bytes_behind(path, 0)?;
+    let (word, known) = MAGIC.split_at(MAGIC.len() - 1);
+    match bytes.strip_prefix(word).and_then(<[u8]>::first) {
+        Some(found) if *found > known[0] => {
+            let number = |digit: u8| u64::from(digit.wrapping_sub(b'0'));
+            let what = format!("Journal {}", path.display());
+            Err(Error::Newer { what, found: number(*found), known: number(known[0]) })
+        }
+        _ => Ok(bytes),
+    }
 }
 
 /// The bytes of one journal behind a place.
@@ -404,6 +413,20 @@ mod tests {
             assert_eq!(read(&bytes[..end]).len(), whole, "{end}");
         }
         assert_eq!(Journal::begin(place.path()).unwrap().number, 2);
+    }
+
+    /// A journal of another version was read as one without notes, and went with the next one: what it had
+    /// saved was lost. A newer one is refused now, and stays.
+    #[test]
+    fn a_newer_journal_is_not_taken_for_an_empty_one() {
+        let place = tempfile::tempdir().unwrap();
+        Journal::begin(place.path()).unwrap().add(&samples()).unwrap();
+        let file = list(place.path()).unwrap().remove(0).1;
+        let mut bytes = bytes_of(&file).unwrap();
+        bytes[7] = b'2';
+        std::fs::write(&file, bytes).unwrap();
+        let refused = bytes_of(&file).unwrap_err();
+        assert!(matches!(refused, Error::Newer { found: 2, known: 1, .. }), "{refused}");
     }
 
     #[test]

@@ -56,6 +56,7 @@ mod error;
 mod export;
 pub mod failpoint;
 mod filter;
+mod formats;
 mod fs;
 #[cfg(test)]
 mod fuzz;
@@ -104,6 +105,7 @@ pub use entry::{Author, Change, Entry, Evidence};
 pub use error::{Error, Finding, Result, Stop};
 pub use failpoint::ALL as FAILPOINTS;
 pub use filter::Pattern as IgnorePattern;
+pub use formats::{FORMATS, format};
 pub use git::command as git_command;
 pub use grant::{Act, Grant, OperatorKey, SignedGrant};
 pub use head::{Anchor, PublicKey, SignedHead, TreeHead};
@@ -142,6 +144,7 @@ pub use view::{
     RejectedView, ReplicaView, RewindReport, SCHEMA, SnapshotMetadata, Status, Transaction,
     TurnView, VerifyReport, WitnessView,
 };
+pub use view::{Format, FormatFound, UpgradeReport, UpgradeVerdict, UpgradeWorkspace};
 pub use watch::{DirectoryHandle, WATCHER, WatchEnd, WatchOptions};
 pub use witness::{Place, Witness};
 pub use workspace::{

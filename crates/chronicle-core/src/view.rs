@@ -1,6 +1,7 @@
 //! What callers and `--json` see: plain values made from records, documented in `docs/json.md`.
 
 mod effects;
+mod formats;
 mod pages;
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use effects::EffectView;
+pub use formats::{Format, FormatFound, UpgradeReport, UpgradeVerdict, UpgradeWorkspace};
 pub use pages::{
     BlameRun, BlameView, CheckpointNote, FileDiff, HunkView, TimelineEntry, TimelinePage,
     TreeEntry, TreeView,

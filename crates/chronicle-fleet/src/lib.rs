@@ -12,3 +12,11 @@ mod schema;
 
 pub use address::Address;
 pub use log::PostgresLog;
+
+/// The format of this crate: the tables of a shared log.
+pub const FORMATS: &[chronicle_core::Format] = &[chronicle_core::format(
+    "shared log",
+    "`version` of the table `format`",
+    1,
+    schema::VERSION as u64,
+)];

@@ -6,7 +6,7 @@ use postgres::Client;
 use crate::fault::Fault;
 
 /// The version that this program writes.
-const VERSION: i32 = 1;
+pub(crate) const VERSION: i32 = 1;
 
 /// Whoever comes first makes the tables; the lock keeps a second one waiting until they are there.
 const CREATE: &str = "

@@ -11,7 +11,22 @@ use crate::seal::RemoteKey;
 
 const KEY: &str = "format";
 const FIRST_WORD: &str = "chronicle-remote";
-const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 1;
+
+/// The version of a place, if it is one; reads only that.
+pub(crate) fn version(bucket: &Bucket) -> Result<Option<u64>> {
+    let found = match bucket.get(KEY) {
+        Err(error) if error.cause == Cause::Missing => return Ok(None),
+        found => found?,
+    };
+    let text = String::from_utf8_lossy(&found);
+    let first = text.lines().next().and_then(|line| line.strip_prefix(FIRST_WORD));
+    let number = first.and_then(|rest| rest.trim().parse().ok());
+    number.map(Some).ok_or_else(|| {
+        let failure = Failure::new(Cause::Damaged, "it is no format of ours");
+        bucket.about(failure, "open", KEY)
+    })
+}
 
 /// Checks the place, or makes it one if nothing is there yet; says with which keys it is sealed.
 pub(crate) fn check_or_make(bucket: &Bucket, key: Option<&RemoteKey>) -> Result<Keyring> {
@@ -81,6 +96,18 @@ mod tests {
         for damaged in ["", "x", "chronicle-remote 1\n", "chronicle-remote 1\nplain"] {
             assert_eq!(refused(damaged, None), Cause::Damaged, "{damaged:?}");
         }
+    }
+
+    #[test]
+    fn version_is_read_and_nothing_is_made() {
+        let bucket = Bucket::memory().unwrap();
+        assert_eq!(version(&bucket).unwrap(), None);
+        assert_eq!(bucket.get(KEY).unwrap_err().cause, Cause::Missing);
+        bucket.put(KEY, "chronicle-remote 7\nwhatever\n").unwrap();
+        assert_eq!(version(&bucket).unwrap(), Some(7));
+        bucket.delete(KEY).unwrap();
+        bucket.put(KEY, "something else\n").unwrap();
+        assert_eq!(version(&bucket).unwrap_err().cause, Cause::Damaged);
     }
 
     #[test]

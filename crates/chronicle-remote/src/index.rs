@@ -11,7 +11,7 @@ use crate::pack::{LENGTH, PACK_HEAD, PackName};
 use crate::seal::NONCE;
 
 const MAGIC: &[u8; 8] = b"chr-ridx";
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 const HEAD: usize = 8 + 4 + 4 + 32 + 8 + NONCE;
 const ENTRY: usize = 32 + 8 + 4;
 const CHECKSUM: usize = 32;

@@ -56,3 +56,20 @@ pub use push::{PushOptions, Pushed};
 pub use seal::RemoteKey;
 pub use store::RemoteStore;
 pub use writer::{RemotePackWriter, Written};
+
+/// The format of a place in a bucket.
+pub const PLACE: chronicle_core::Format =
+    chronicle_core::format("place in a bucket", "object `format`", 1, format::VERSION);
+
+/// The formats of this crate, in the order of docs/format.md.
+pub const FORMATS: &[chronicle_core::Format] = &[
+    PLACE,
+    chronicle_core::format("pack in a bucket", "bytes 8 to 11", 1, pack::VERSION as u64),
+    chronicle_core::format("its index", "bytes 8 to 11", 1, index::VERSION as u64),
+    chronicle_core::format("head of a log", "`chr-log1`", 1, (log_head::MAGIC[7] - b'0') as u64),
+];
+
+/// The version of the place that a bucket's URL names, if it is one; nothing is made, and no key is needed.
+pub fn version_of(bucket: &Bucket) -> Result<Option<u64>> {
+    format::version(bucket)
+}

@@ -9,7 +9,7 @@ use chronicle_core::{DecodeError, Epoch, Head, LinkHash, Seq, Time, WorkspaceId}
 use crate::blob::{BlobName, parse_name};
 use crate::keys::Mark;
 
-const MAGIC: &[u8; 8] = b"chr-log1";
+pub(crate) const MAGIC: &[u8; 8] = b"chr-log1";
 
 /// One run of records in the bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use crate::random::random_bytes;
 use crate::seal::{Kind, NONCE, RemoteKey, Sealer, sealed_length};
 
 const MAGIC: &[u8; 8] = b"chr-rpak";
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// Bytes before the first object's length.
 pub(crate) const PACK_HEAD: u64 = 12 + 16;

@@ -26,3 +26,11 @@ pub use wire::{Frame, Framer, WireError};
 pub const OLDEST_VERSION: u16 = 1;
 /// The newest version of the protocol that this program speaks.
 pub const NEWEST_VERSION: u16 = 1;
+
+/// The format of this crate: the protocol.
+pub const FORMATS: &[chronicle_core::Format] = &[chronicle_core::format(
+    "protocol of replication",
+    "the handshake, both sides say theirs",
+    OLDEST_VERSION as u64,
+    NEWEST_VERSION as u64,
+)];

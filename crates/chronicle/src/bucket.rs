@@ -113,14 +113,19 @@ impl BucketSettings {
     /// Connects: probes the place, and makes it one if it is empty.
     pub(crate) fn connect(&self) -> Result<RemoteStore, Error> {
         let key = self.key.as_deref().map(read_key).transpose()?;
+        let store = RemoteStore::connect(self.open()?, key)?;
+        Ok(store.with_copies(self.copies()))
+    }
+
+    /// The bucket, as it is: nothing is asked of it yet.
+    pub(crate) fn open(&self) -> Result<Bucket, Error> {
         let options = BucketOptions {
             endpoint: self.endpoint.clone(),
             region: self.region.clone(),
             allow_http: self.allow_http,
             ..BucketOptions::from_environment()
         };
-        let store = RemoteStore::connect(Bucket::open(&self.url, &options)?, key)?;
-        Ok(store.with_copies(self.copies()))
+        Ok(Bucket::open(&self.url, &options)?)
     }
 
     /// The pool, looked at when it is used.

@@ -10,10 +10,12 @@ use crate::agent::Agent;
 mod bucket;
 mod checkpoint;
 mod isolated;
+mod logging;
 mod mount;
 mod operator;
 mod replica;
 mod tui;
+mod upgrade;
 mod web;
 
 pub(crate) use mount::{MountArgs, UnmountArgs};
@@ -23,7 +25,9 @@ pub(crate) use replica::{
     FilterVerb, RightChoice, ServeArgs, TokenCreateArgs, TokenRevokeArgs, TokenVerb,
 };
 
+pub(crate) use logging::{LogFormat, LoggingArgs};
 pub(crate) use tui::TuiArgs;
+pub(crate) use upgrade::UpgradeCheckArgs;
 pub(crate) use web::WebArgs;
 
 pub(crate) use checkpoint::{
@@ -128,6 +132,7 @@ pub(crate) enum Verb {
     Gc,
     Verify(VerifyArgs),
     Doctor(DoctorArgs),
+    UpgradeCheck(UpgradeCheckArgs),
     Head(HeadArgs),
     /// Hand signed heads over to places outside the home, so that lost history is noticed
     #[command(subcommand)]
@@ -691,6 +696,8 @@ pub(crate) struct McpArgs {
     /// The model's conversation, where no hook tells it; may be given several times
     #[arg(long = "session", value_name = "K", allow_hyphen_values = true)]
     pub(crate) sessions: Vec<String>,
+    #[command(flatten)]
+    pub(crate) logging: LoggingArgs,
 }
 
 /// Plug Chronicle into an agent, so that every turn of it can be taken back
@@ -777,4 +784,6 @@ pub(crate) struct WatchArgs {
     /// Stay in this process instead of starting one in the background
     #[arg(long)]
     pub(crate) foreground: bool,
+    #[command(flatten)]
+    pub(crate) logging: LoggingArgs,
 }

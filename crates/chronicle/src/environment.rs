@@ -22,6 +22,23 @@ pub(crate) fn trace() -> Option<PathBuf> {
     std::env::var_os("CHRONICLE_TRACE").filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
+/// Whether what runs for long tells of events in JSON, where its command line does not say.
+pub(crate) fn log_format() -> Option<String> {
+    std::env::var("CHRONICLE_LOG_FORMAT").ok().filter(|value| !value.is_empty())
+}
+
+/// Where spans go: OpenTelemetry's own variable.
+#[cfg(feature = "otel")]
+pub(crate) fn collector() -> Option<String> {
+    std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|value| !value.is_empty())
+}
+
+/// Under which name spans go there: OpenTelemetry's own variable.
+#[cfg(feature = "otel")]
+pub(crate) fn service() -> Option<String> {
+    std::env::var("OTEL_SERVICE_NAME").ok().filter(|value| !value.is_empty())
+}
+
 /// The token that lets this replica in, where no file was named: a file, or the token itself.
 pub(crate) fn token() -> (Option<PathBuf>, Option<String>) {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());

@@ -47,7 +47,7 @@ fn whole() -> u8 {
     match execute(&global, verb) {
         Ok(status) => status,
         Err(error) => {
-            say(&if json { error.json() } else { error.text() });
+            ui::tell_failure(&error, json);
             error.kind.exit()
         }
     }

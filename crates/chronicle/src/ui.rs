@@ -5,9 +5,11 @@
 
 use std::fmt;
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use chronicle_core::{Clock, SCHEMA, SystemClock};
 use serde::Serialize;
 
 use crate::environment;
@@ -61,9 +63,9 @@ impl Ui {
 
     /// Tells the person something on stderr; a caller that wants JSON is not told.
     pub(crate) fn note(&mut self, text: impl fmt::Display) {
-        if !self.json {
+        if !self.json || is_logged() {
             self.flush();
-            say(&format!("{text}\n"));
+            tell(&text.to_string());
         }
     }
 
@@ -128,6 +130,49 @@ pub(crate) fn say(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
+/// The command whose events are lines of JSON on stderr, once that was asked for.
+static LOGGED: OnceLock<&'static str> = OnceLock::new();
+
+/// From now on everything that is told on stderr is a line of JSON.
+pub(crate) fn log_as_json(command: &'static str) {
+    let _ = LOGGED.set(command);
+}
+
+/// Whether what is told on stderr is lines of JSON.
+pub(crate) fn is_logged() -> bool {
+    LOGGED.get().is_some()
+}
+
+/// Tells of something that happened: a line for people, or one of JSON.
+pub(crate) fn tell(text: &str) {
+    match LOGGED.get() {
+        Some(command) => log(command, "info", None, text),
+        None => say(&format!("{text}\n")),
+    }
+}
+
+/// Tells how a command failed; the same.
+pub(crate) fn tell_failure(error: &CommandError, json: bool) {
+    match LOGGED.get() {
+        Some(command) => log(command, "error", Some(error.code), error.text().trim_end()),
+        None => say(&if json { error.json() } else { error.text() }),
+    }
+}
+
+fn log(command: &str, level: &str, code: Option<&str>, message: &str) {
+    let mut line = serde_json::json!({
+        "schema": SCHEMA,
+        "time_ns": SystemClock.now().0,
+        "level": level,
+        "command": command,
+        "message": message,
+    });
+    if let Some(code) = code {
+        line["code"] = code.into();
+    }
+    say(&format!("{line}\n"));
+}
+
 /// Whether a person can be asked.
 pub(crate) fn person_present() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
@@ -146,7 +191,7 @@ impl Meter {
 
     /// Starts now; nobody sees it who wants JSON or has no terminal.
     pub(crate) fn new(ui: &Ui) -> Self {
-        let visible = io::stderr().is_terminal() && !ui.json();
+        let visible = io::stderr().is_terminal() && !ui.json() && !is_logged();
         Self { visible, started: Instant::now(), last_ms: AtomicU64::new(0) }
     }
 

@@ -42,6 +42,7 @@ pub(crate) use direct::{
     DIRECT, Unrecorded, Written, clear_direct, clear_top, interrupted, put, remove as remove_direct,
 };
 pub use recover::{clean_up, discard_leftovers, recover};
+pub(crate) use script::VERSION as SCRIPT_VERSION;
 pub(crate) use stage::is_staging_name;
 
 /// One path that must become something else.

@@ -11,7 +11,7 @@ use crate::path::WorkspacePath;
 use super::directories::Seen;
 
 /// The version of the bytes that this code writes.
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 /// The bytes of the checksum at the end.
 const CHECKSUM: usize = 32;
 

@@ -85,7 +85,7 @@ const MIGRATIONS: [&str; 5] = [
 ];
 
 /// The newest version that this program knows.
-pub(super) const VERSION: u64 = MIGRATIONS.len() as u64;
+pub(crate) const VERSION: u64 = MIGRATIONS.len() as u64;
 
 /// The version of a database: 0 for an empty one.
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<u64> {

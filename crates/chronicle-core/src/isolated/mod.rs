@@ -17,7 +17,7 @@ pub(crate) use layer::{Item, Layer, What, holds_more_than, plain_xattrs};
 pub(crate) use living::first_process_lives;
 pub use living::tell_first_process;
 pub(crate) use remove::remove_tree;
-pub(crate) use state::{Stage, State};
+pub(crate) use state::{MAGIC as STATE_MAGIC, Stage, State};
 pub(crate) use support::{hindrance, is_overlay, uses_user_xattrs};
 
 use crate::id::SnapshotId;

@@ -12,7 +12,7 @@ use crate::error::{Context, Error, Result};
 use crate::home::{sync_directory, write_synced};
 use crate::id::{Epoch, Seq, SnapshotId, Time, WorkspaceId};
 
-const MAGIC: &[u8; 8] = b"chriso\x00\x01";
+pub(crate) const MAGIC: &[u8; 8] = b"chriso\x00\x01";
 const SUM: usize = 32;
 /// A longer file was not written by us.
 const LONGEST: u64 = 64 << 10;

@@ -13,7 +13,9 @@ use crate::codec::DecodeError;
 
 pub use crate::codec::{Decoder, Encoder};
 pub use named::Named;
+pub(crate) use segment::MAGIC as SEGMENT_MAGIC;
 pub use segment::Segment;
+pub(crate) use standing::MAGIC as STANDING_MAGIC;
 pub use standing::Standing;
 
 /// The longest that anything which travels may be before it is compressed.

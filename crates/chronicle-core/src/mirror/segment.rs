@@ -6,7 +6,7 @@ use crate::codec::{DecodeError, Decoder, Encoder};
 use crate::id::{LeafHash, LinkHash, Seq, WorkspaceId};
 use crate::record::{Head, Kind, Sealed};
 
-const MAGIC: &[u8; 8] = b"chr-sgm1";
+pub(crate) const MAGIC: &[u8; 8] = b"chr-sgm1";
 const WHOLE: u8 = 0;
 const DROPPED: u8 = 1;
 

@@ -11,7 +11,7 @@ use crate::entry::Entry;
 use crate::id::{ObjectId, Seq};
 use crate::path::WorkspacePath;
 
-const MAGIC: &[u8; 8] = b"chr-std1";
+pub(crate) const MAGIC: &[u8; 8] = b"chr-std1";
 
 /// The entries of all paths at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

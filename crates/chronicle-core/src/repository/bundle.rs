@@ -6,7 +6,7 @@
 use crate::codec::{DecodeError, Decoder, Encoder};
 
 /// The version of the bundle's form.
-const BUNDLE_VERSION: u8 = 1;
+pub(crate) const BUNDLE_VERSION: u8 = 1;
 /// Permission bits, with setuid, setgid and sticky.
 const MODE_MAX: u32 = 0o7777;
 

@@ -9,6 +9,7 @@ mod index;
 mod real_git;
 mod value;
 
+pub(crate) use bundle::BUNDLE_VERSION;
 pub use bundle::{Bundle, BundleFile, BundleKind};
 pub use index::{Tracked, tracked, visit};
 pub use value::describe_move;

@@ -16,7 +16,7 @@ use crate::id::ObjectId;
 
 pub(crate) const CODEC_CHUNKS: u8 = 4;
 
-const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 1;
 /// How the cuts are found: FastCDC of 2020, with 64-bit gears and normalization 1.
 const FASTCDC_2020: u8 = 1;
 const SMALLEST: u32 = 64 << 10;

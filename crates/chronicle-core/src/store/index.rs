@@ -18,9 +18,9 @@ use super::{corrupt, files};
 use crate::error::{Context, Error, Result};
 use crate::id::ObjectId;
 
-const MAGIC: &[u8; 8] = b"chr-indx";
+pub(super) const MAGIC: &[u8; 8] = b"chr-indx";
 /// The newest; an index without members is written as the one before.
-const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 2;
 const WITHOUT_MEMBERS: u32 = 1;
 const FANOUT: usize = 16;
 const ENTRIES: usize = FANOUT + 256 * 4;

@@ -26,8 +26,8 @@ use crate::error::{Context, Error, Result};
 use crate::id::ObjectId;
 use crate::secret::Secrets;
 
-const FORMAT_VERSION: u64 = 1;
-const FORMAT_WORDS: &str = "chronicle store ";
+pub(super) const FORMAT_VERSION: u64 = 1;
+pub(super) const FORMAT_WORDS: &str = "chronicle store ";
 
 /// The content store of a home, on the local filesystem.
 pub struct LocalStore {

@@ -10,6 +10,7 @@ mod clones;
 mod delta;
 mod encrypting;
 mod files;
+pub(crate) mod formats;
 mod group;
 #[cfg(test)]
 mod group_tests;

@@ -24,7 +24,7 @@ mod writers;
 
 pub(crate) use client::{ask, follow, status, writers};
 pub use handle::DirectoryHandle;
-pub(crate) use protocol::Reply;
+pub(crate) use protocol::{Reply, VERSION as PROTOCOL_VERSION};
 pub(crate) use server::{Scope, Surroundings, serve};
 pub use server::{WatchEnd, WatchOptions};
 pub use start::WATCHER;

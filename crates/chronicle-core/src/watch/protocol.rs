@@ -13,7 +13,7 @@ use crate::path::WorkspacePath;
 use crate::process::Process;
 
 /// The version that this program speaks; another one is answered by nobody.
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 /// The longest question.
 pub(super) const QUESTION_MAX: usize = 128;
 /// The longest reply: some ten thousand paths.

@@ -130,24 +130,44 @@ async fn answer(mut stream: TcpStream, text: String) -> io::Result<()> {
 
 /// Where events are written down, one line of JSON each; or nowhere.
 #[derive(Debug, Clone, Default)]
-pub struct Trace(Option<Arc<Mutex<File>>>);
+pub struct Trace {
+    file: Option<Arc<Mutex<File>>>,
+    #[cfg(any(feature = "otel", test))]
+    collector: Option<Arc<super::otlp::Exporter>>,
+}
 
 impl Trace {
     /// Appends to a file that only its owner reads.
     pub fn to(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.append(true).create(true).mode(0o600).open(path)?;
-        Ok(Self(Some(Arc::new(Mutex::new(file)))))
+        Ok(Self { file: Some(Arc::new(Mutex::new(file))), ..Self::default() })
+    }
+
+    /// The same trace, also sent as OpenTelemetry spans to the collector at this URL.
+    #[cfg(any(feature = "otel", test))]
+    pub fn and_to_collector(mut self, url: &str, service: &str) -> io::Result<Self> {
+        let endpoint = super::otlp::Endpoint::parse(url).map_err(io::Error::other)?;
+        self.collector = Some(Arc::new(super::otlp::Exporter::start(endpoint, service)?));
+        Ok(self)
     }
 
     /// Whether anybody reads it.
     pub fn is_on(&self) -> bool {
-        self.0.is_some()
+        #[cfg(any(feature = "otel", test))]
+        if self.collector.is_some() {
+            return true;
+        }
+        self.file.is_some()
     }
 
     /// Writes one event down, with the time and what belongs to it.
     pub fn event(&self, name: &str, now_ns: i64, fields: Value) {
-        let Some(file) = &self.0 else { return };
+        #[cfg(any(feature = "otel", test))]
+        if let Some(collector) = &self.collector {
+            collector.event(name, now_ns, &fields);
+        }
+        let Some(file) = &self.file else { return };
         let mut line = json!({ "time_ns": now_ns, "event": name });
         if let (Value::Object(line), Value::Object(fields)) = (&mut line, fields) {
             line.extend(fields);

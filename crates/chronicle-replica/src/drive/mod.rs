@@ -12,6 +12,8 @@ mod incoming;
 mod link;
 mod merges;
 mod metrics;
+#[cfg(any(feature = "otel", test))]
+mod otlp;
 mod rules;
 mod server;
 mod tls;

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::logging::LoggingArgs;
+
 /// Mount the workspace at another place, where every change of every process is in the log
 ///
 /// The files stay ordinary files in their directory; MOUNTPOINT shows them, and whatever a process does
@@ -20,6 +22,8 @@ pub(crate) struct MountArgs {
     /// Let other users in too, with the rights that the files give them
     #[arg(long)]
     pub(crate) allow_other: bool,
+    #[command(flatten)]
+    pub(crate) logging: LoggingArgs,
 }
 
 /// End a mount

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::logging::LoggingArgs;
+
 /// Serve workspaces to replicas, on a Unix socket or over WebSocket
 ///
 /// Every change is pushed to all replicas as soon as it is in the log, and what they write comes back.
@@ -52,6 +54,8 @@ pub(crate) struct ServeArgs {
     /// The older name of what serve does
     #[arg(long, hide = true)]
     pub(crate) replication: bool,
+    #[command(flatten)]
+    pub(crate) logging: LoggingArgs,
 }
 
 /// Make a directory a replica of a host's workspace, and keep it one
@@ -94,6 +98,8 @@ pub(crate) struct ConnectArgs {
     /// Append a line of JSON for each event to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) logging: LoggingArgs,
 }
 
 /// What can be done about conflicts.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::logging::LoggingArgs;
+
 /// Show the timeline, turns and files in a browser, and take back from there
 ///
 /// Serves the page and the API under /api/v1 on this machine, and opens the browser with a link that
@@ -29,4 +31,6 @@ pub(crate) struct WebArgs {
     /// Allow an address that other machines reach: whoever is on the way reads everything
     #[arg(long)]
     pub(crate) expose: bool,
+    #[command(flatten)]
+    pub(crate) logging: LoggingArgs,
 }

@@ -17,7 +17,7 @@ use crate::cli::ConnectArgs;
 use crate::environment;
 use crate::error::{CommandError, Kind, Outcome};
 use crate::render::{count, printable, size};
-use crate::ui::{Meter, say};
+use crate::ui::Meter;
 
 /// The longest file with a token that is read.
 const TOKEN_MOST: usize = 4096;
@@ -261,10 +261,7 @@ impl<'i> Teller<'i> {
     }
 
     fn note(&mut self, text: String) {
-        if self.invocation.ui.json() {
-            return;
-        }
-        say(&format!("{text}\n"));
+        self.invocation.ui.note(text);
     }
 
     fn end(self, end: End) -> Outcome {

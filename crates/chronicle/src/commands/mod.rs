@@ -55,6 +55,7 @@ mod turn;
 mod undo;
 mod uninstall;
 mod unmount;
+mod upgrade_check;
 mod verify;
 pub(crate) mod watch;
 mod web;
@@ -71,11 +72,11 @@ use serde::Serialize;
 use crate::bucket::home as bucket_home;
 use crate::cli::{
     BucketVerb, CheckpointVerb, ConfigVerb, ConflictsVerb, FilterVerb, Global, IsolatedVerb,
-    OperatorVerb, RootsVerb, TokenVerb, Verb, WitnessVerb,
+    LogFormat, LoggingArgs, OperatorVerb, RootsVerb, TokenVerb, Verb, WitnessVerb,
 };
 use crate::environment;
 use crate::error::{CommandError, Outcome};
-use crate::ui::Ui;
+use crate::ui::{self, Ui};
 
 /// Where a command works and where it speaks.
 pub(crate) struct Invocation {
@@ -150,6 +151,7 @@ impl Verb {
             | Self::Cat(_)
             | Self::Grep(_)
             | Self::Verify(_)
+            | Self::UpgradeCheck(_)
             // It answers its agent itself, also while everything is off.
             | Self::Hook(_)
             // They go on looking; what of them changes something refuses by itself.
@@ -231,6 +233,39 @@ impl Verb {
     }
 }
 
+impl Verb {
+    /// Its name and how it tells of events, if it runs for long.
+    fn logging(&self) -> Option<(&'static str, &LoggingArgs)> {
+        Some(match self {
+            Self::Serve(args) => ("serve", &args.logging),
+            Self::Connect(args) => ("connect", &args.logging),
+            Self::Watch(args) => ("watch", &args.logging),
+            Self::Web(args) => ("web", &args.logging),
+            Self::Mount(args) => ("mount", &args.logging),
+            Self::Mcp(args) => ("mcp", &args.logging),
+            _ => return None,
+        })
+    }
+
+    /// Has it tell of events as it was asked to.
+    fn choose_log(&self) -> Result<(), CommandError> {
+        let Some((name, args)) = self.logging() else { return Ok(()) };
+        let json = match (args.log_format, environment::log_format().as_deref()) {
+            (Some(format), _) => format == LogFormat::Json,
+            (None, None | Some("text")) => false,
+            (None, Some("json")) => true,
+            (None, Some(other)) => {
+                let words = format!("CHRONICLE_LOG_FORMAT is {other:?}");
+                return Err(CommandError::usage(words).hinted("It is text or json"));
+            }
+        };
+        if json {
+            ui::log_as_json(name);
+        }
+        Ok(())
+    }
+}
+
 /// Off the record: only `run` does its part that is not Chronicle's.
 pub(crate) fn do_nothing(invocation: &mut Invocation, verb: Verb) -> Outcome {
     if let Verb::Run(args) = verb {
@@ -245,6 +280,7 @@ pub(crate) fn do_nothing(invocation: &mut Invocation, verb: Verb) -> Outcome {
 
 /// Does what the verb says.
 pub(crate) fn execute(invocation: &mut Invocation, verb: Verb) -> Outcome {
+    verb.choose_log()?;
     match verb {
         Verb::Init(args) => init::execute(invocation, &args),
         Verb::Hook(args) => hook::execute(&args),
@@ -278,6 +314,7 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: Verb) -> Outcome {
         Verb::Gc => prune::collect_garbage(invocation),
         Verb::Verify(args) => verify::execute(invocation, &args),
         Verb::Doctor(args) => doctor::execute(invocation, &args),
+        Verb::UpgradeCheck(args) => upgrade_check::execute(invocation, &args),
         Verb::Head(args) => head::execute(invocation, &args),
         Verb::Witness(verb) => witness::execute(invocation, &verb),
         Verb::Watch(args) => watch::execute(invocation, &args),

@@ -161,11 +161,21 @@ pub(super) fn trace(
     named: Option<&std::path::Path>,
 ) -> Result<Trace, CommandError> {
     let named = named.map(PathBuf::from).or_else(environment::trace);
-    let Some(path) = named.map(|path| invocation.directory.join(path)) else {
-        return Ok(Trace::default());
+    let trace = match named.map(|path| invocation.directory.join(path)) {
+        None => Trace::default(),
+        Some(path) => {
+            let words = format!("Could not write a trace to {}", path.display());
+            Trace::to(&path).map_err(|error| CommandError::io(words, error))?
+        }
     };
-    let words = format!("Could not write a trace to {}", path.display());
-    Trace::to(&path).map_err(|error| CommandError::io(words, error))
+    #[cfg(feature = "otel")]
+    if let Some(url) = environment::collector() {
+        let words = "OTEL_EXPORTER_OTLP_ENDPOINT cannot be used";
+        let name = environment::service().unwrap_or_else(|| "chronicle".to_owned());
+        let sent = trace.and_to_collector(&url, &name);
+        return sent.map_err(|error| CommandError::io(words, error));
+    }
+    Ok(trace)
 }
 
 impl From<ServerError> for CommandError {

@@ -132,7 +132,7 @@ fn no_test_file_is_forgotten() {
 
 #[test]
 fn every_json_field_is_documented() {
-    let shapes = ["view.rs", "view/effects.rs", "view/pages.rs"];
+    let shapes = ["view.rs", "view/effects.rs", "view/formats.rs", "view/pages.rs"];
     let core = top().join("crates/chronicle-core/src");
     let read = |name: &str| fs::read_to_string(core.join(name)).unwrap();
     let views = shapes.map(read).concat();
@@ -146,6 +146,7 @@ fn every_json_field_is_documented() {
 #[test]
 fn every_link_in_the_documents_leads_somewhere() {
     let mut documents = files("docs", ".md");
+    documents.extend(files("packaging", ".md").into_iter().chain(files("clients", "README.md")));
     let tops = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "AGENTS.md", "CHANGELOG.md"];
     documents.extend(tops.map(|name| top().join(name)));
     for document in documents {
@@ -154,6 +155,90 @@ fn every_link_in_the_documents_leads_somewhere() {
             let outside = link.is_empty() || link.contains("://");
             let found = outside || document.parent().unwrap().join(link).exists();
             assert!(found, "{} links to {link}, which is not there", document.display());
+        }
+    }
+}
+
+/// The modules that stand at the top of a crate.
+fn modules(name: &str) -> BTreeSet<String> {
+    let source = top().join("crates").join(name).join("src");
+    let items = fs::read_dir(source).unwrap().map(Result::unwrap);
+    let names = items.map(|item| item.path().file_stem().unwrap().to_string_lossy().into_owned());
+    names.collect()
+}
+
+/// What stands in backticks, in the first column of the tables below a heading.
+fn tabled(document: &str, heading: &str) -> BTreeSet<String> {
+    let section = document.split(heading).nth(1).unwrap_or_else(|| panic!("no {heading:?}"));
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    let cells = rows.filter_map(|row| row.split(" |").next());
+    cells.flat_map(|cell| cell.split("`, `")).map(|it| it.replace('`', "")).collect()
+}
+
+#[test]
+fn every_module_in_the_architecture_is_there_and_every_module_of_the_core_is_in_it() {
+    let document = fs::read_to_string(top().join("ARCHITECTURE.md")).unwrap();
+    let core = tabled(&document, "## chronicle-core, module by module");
+    let mut there = modules("chronicle-core");
+    // Only a test's, and the crate itself.
+    assert!(there.remove("lib") && there.remove("fuzz"));
+    there.retain(|name| !name.ends_with("_tests"));
+    assert_eq!(core, there, "ARCHITECTURE.md and the modules of chronicle-core");
+    let mut crates = 0;
+    for line in document.lines().filter_map(|line| line.strip_prefix("## chronicle-")) {
+        if line.contains(' ') {
+            continue;
+        }
+        let (name, there) = (format!("chronicle-{line}"), modules(&format!("chronicle-{line}")));
+        let named = tabled(&document, &format!("## {name}\n"));
+        assert!(!named.is_empty(), "{name}");
+        for module in named {
+            let below = top().join("crates").join(&name).join("src").join(&module);
+            let found = there.contains(&module) || below.exists();
+            let nested = files(&format!("crates/{name}/src"), &format!("/{module}.rs"));
+            assert!(found || !nested.is_empty(), "{name} has no module {module}");
+        }
+        crates += 1;
+    }
+    assert!(crates >= 7, "only {crates} crates were found");
+}
+
+#[test]
+fn every_failpoint_in_the_architecture_is_one() {
+    let document = fs::read_to_string(top().join("ARCHITECTURE.md")).unwrap();
+    let words = document.split('`').skip(1).step_by(2);
+    let is_point = |word: &&str| {
+        let parts: Vec<_> = word.split('_').collect();
+        let middle = parts.iter().skip(1).any(|part| ["after", "before", "in"].contains(part));
+        parts.len() > 2
+            && middle
+            && word.chars().all(|c| c.is_ascii_lowercase() || "_*".contains(c))
+    };
+    let mut count = 0;
+    for word in words.filter(is_point) {
+        let fits = |point: &&&str| match word.strip_suffix('*') {
+            Some(start) => point.starts_with(start),
+            None => **point == word,
+        };
+        assert!(chronicle_core::FAILPOINTS.iter().any(|point| fits(&point)), "no failpoint {word}");
+        count += 1;
+    }
+    assert!(count > 30, "only {count} were found");
+}
+
+/// A workflow that did something of its own would be green where `.ci/run` is red.
+#[test]
+fn the_workflows_run_what_everybody_runs() {
+    let workflows = files(".github/workflows", ".yml");
+    assert!(!workflows.is_empty());
+    for path in workflows {
+        let text = fs::read_to_string(&path).unwrap();
+        let steps: Vec<_> = text.lines().filter_map(|line| line.split_once("run: ")).collect();
+        assert!(!steps.is_empty(), "{}", path.display());
+        for (_, command) in steps {
+            let known = [".ci/run", "./test long"].iter().any(|end| command.ends_with(end));
+            assert!(known, "{} runs {command}", path.display());
         }
     }
 }

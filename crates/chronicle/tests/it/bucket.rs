@@ -238,6 +238,20 @@ fn push_that_fails_says_why_and_the_queue_stays() {
 }
 
 #[test]
+fn upgrade_check_asks_the_bucket_which_version_it_is() {
+    let test = "upgrade_check_asks_the_bucket_which_version_it_is";
+    let Some(moto) = Moto::start(test) else { return };
+    let place = Place::adopted(&moto, &[("a", "1")]);
+    place.call(&["upgrade-check", "--bucket"]).exits(2);
+    place.set("check", &["--manual"]);
+    place.call(&["push"]).ok();
+    let report = place.call(&["--json", "upgrade-check", "--bucket"]).ok().json();
+    assert_eq!(report["bucket"]["found"], serde_json::json!([1]), "{report}");
+    assert_eq!(report["verdict"], "current");
+    assert!(place.call(&["--json", "upgrade-check"]).ok().json().get("bucket").is_none());
+}
+
+#[test]
 fn what_is_set_wrong_is_refused_with_words() {
     let Some(moto) = Moto::start("what_is_set_wrong_is_refused_with_words") else { return };
     let place = Place::adopted(&moto, &[("a", "1")]);

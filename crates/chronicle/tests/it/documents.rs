@@ -7,13 +7,14 @@
 //! ```text
 //! <!-- sh: COMMAND -->          typed too: what the reader's project looks like, or waiting for something
 //! <!-- not run: REASON -->      the next block is only shown
+//! <!-- needs: PATH -->          the next block is only shown where there is no such file
 //! ```
 #![allow(clippy::unwrap_used, reason = "a test that cannot prepare its world fails")]
 
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,7 @@ fn typed(text: &str) -> Vec<Typed> {
                 }
             },
             _ if hidden("<!-- not run:").is_some_and(|why| !why.is_empty()) => skip = true,
+            _ if hidden("<!-- needs:").is_some_and(|what| !Path::new(what).exists()) => skip = true,
             _ => {
                 if let Some(command) = hidden("<!-- sh:") {
                     let (command, said) = (command.to_owned(), String::new());
@@ -133,9 +135,12 @@ fn compare(all: &[Typed], said: &Path) -> Result<usize, String> {
 #[test]
 fn every_command_in_the_documents_does_what_they_say() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    let mut documents: Vec<PathBuf> = vec![top.join("README.md"), top.join("CONTRIBUTING.md")];
-    let more = fs::read_dir(top.join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    documents.extend(more.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    let mut documents = Vec::new();
+    for below in ["", "docs", "docs/decisions", "packaging", "clients/python", "clients/typescript"]
+    {
+        let more = fs::read_dir(top.join(below)).unwrap().map(|entry| entry.unwrap().path());
+        documents.extend(more.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
     documents.sort();
     let (mut wrong, mut count) = (Vec::new(), 0);
     for document in &documents {
@@ -162,5 +167,7 @@ fn a_document_that_lies_is_noticed() {
         check("```console\n$ chronicle status\n```\n").unwrap_err().contains("ended with 2 10")
     );
     assert_eq!(check("<!-- not run: it fails -->\n```console\n$ false\n```\n"), Ok(0));
+    assert_eq!(check("<!-- needs: /no/such/file -->\n```console\n$ false\n```\n"), Ok(0));
+    assert!(check("<!-- needs: /dev/null -->\n```console\n$ false\n```\n").is_err());
     assert_eq!(check("<!-- sh: touch a -->\n```console\n$ ls\na\n```\n"), Ok(2));
 }

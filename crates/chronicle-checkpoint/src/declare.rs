@@ -53,10 +53,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What the accepted settings declare; without a declaration, what is found in the workspace.
+    /// What the accepted settings declare; without a declaration, what is found in the workspace. Refused
+    /// while `chronicle.toml` says something else.
     pub fn of(workspace: &Workspace) -> Result<Self> {
+        refuse_pending(workspace, &workspace.settings()?.checkpoint)?;
+        Self::accepted(workspace)
+    }
+
+    /// The same, whatever `chronicle.toml` says by now: what is restored was captured by what a person
+    /// accepted, and who lost his files has perhaps lost this one too.
+    pub fn accepted(workspace: &Workspace) -> Result<Self> {
         let (settings, root) = (workspace.settings()?.checkpoint, workspace.root());
-        refuse_pending(workspace, &settings)?;
         let found = settings.part.is_empty();
         let mut parts = match found {
             true => detect(root)?,
@@ -121,7 +128,7 @@ fn one(written: &CheckpointPart, root: &Path) -> Result<Part> {
     };
     let path = match kind {
         PartKind::Database => PathBuf::new(),
-        _ => root.join(place).components().collect(),
+        _ => real(&plain(&root.join(place))),
     };
     let name = written.name.clone().unwrap_or_else(|| name_for(&path, kind, root));
     let mut part = Part::new(&name, kind, &path);
@@ -134,6 +141,26 @@ fn one(written: &CheckpointPart, root: &Path) -> Result<Part> {
         part.parameters.insert("programs".to_owned(), programs.clone());
     }
     Ok(part)
+}
+
+/// Where a part lies, whatever links lead there: a link that leads elsewhere later is another place.
+fn real(path: &Path) -> PathBuf {
+    let above = path.parent().and_then(|above| fs::canonicalize(above).ok());
+    above.zip(path.file_name()).map_or_else(|| path.to_owned(), |(above, name)| above.join(name))
+}
+
+/// A path without `.` and `..`, so that what lies outside never looks as if it lay inside.
+fn plain(path: &Path) -> PathBuf {
+    use std::path::Component;
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain
 }
 
 fn name_for(path: &Path, kind: PartKind, root: &Path) -> String {

@@ -119,22 +119,6 @@ pub fn verify(workspace: &Workspace, record: &CheckpointRecord) -> Result<Verifi
     let place = workspace.checkpoint_place()?;
     let store = workspace.content_store()?;
     let contents = Contents::read_only(&store);
-    let mut objects = 0;
-    match workspace.checkpoint_contents(&lock.contents) {
-        Ok(needed) => {
-            objects = needed.len() as u64;
-            for id in needed {
-                if !contents.exists(&id)? {
-                    let why = format!("content {id} is not in the store");
-                    problems.push(Problem::new("missing_content", why, OTHER));
-                }
-            }
-        }
-        Err(error) => {
-            let why = format!("the list of its contents cannot be read: {error}");
-            problems.push(Problem::new("bad_contents", why, OTHER));
-        }
-    }
     let id = record.id.hex();
     let site = Site { contents: &contents, place: &place, id: &id, previous: None };
     for part in &lock.parts {
@@ -143,6 +127,28 @@ pub fn verify(workspace: &Workspace, record: &CheckpointRecord) -> Result<Verifi
             None => Err(unknown_driver(part).into()),
         };
         problems.extend(verified.err().map(|error| error.into_problem(&part.name)));
+    }
+    // Each part says best what is wrong with it; the list says whether there is more.
+    let of_parts = problems.len();
+    let mut objects = 0;
+    let kept = contents.get(&lock.contents).err().map(|error| match error {
+        Error::Core(CoreError::Missing(_)) => "missing_contents",
+        _ => "damaged_contents",
+    });
+    match workspace.checkpoint_contents(&lock.contents) {
+        Ok(needed) => {
+            objects = needed.len() as u64;
+            for id in needed {
+                if of_parts == 0 && !contents.exists(&id)? {
+                    let why = format!("content {id} is not in the store");
+                    problems.push(Problem::new("missing_content", why, OTHER));
+                }
+            }
+        }
+        Err(error) => {
+            let why = format!("the list of its contents cannot be read: {error}");
+            problems.push(Problem::new(kept.unwrap_or("bad_contents"), why, OTHER));
+        }
     }
     let bytes = lock.parts.iter().map(|part| part.captured.bytes).sum();
     Ok(Verified { problems, objects, bytes })

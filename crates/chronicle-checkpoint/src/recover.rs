@@ -52,7 +52,7 @@ pub(crate) fn recover_held(
 }
 
 fn go_on(workspace: &mut Workspace, state: State) -> Result<Recovered> {
-    let plan = Plan::of(workspace)?;
+    let plan = Plan::accepted(workspace)?;
     let place = workspace.checkpoint_place()?;
     let store = workspace.content_store()?;
     let find = |hex: &str| {

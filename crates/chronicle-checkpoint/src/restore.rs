@@ -23,7 +23,7 @@ use crate::freeze::Admission;
 use crate::gate::{self, Answer, Which, part_now, rewind_to};
 use crate::kept;
 use crate::lockfile::LockFile;
-use crate::part::Part;
+use crate::part::{Part, PartKind};
 
 /// The file that says how far a restore has come.
 const STATE: &str = "restore";
@@ -218,7 +218,7 @@ pub fn answers(
     record: &CheckpointRecord,
     request: &RestoreRequest,
 ) -> Result<Vec<Answer>> {
-    let plan = Plan::of(workspace)?;
+    let plan = Plan::accepted(workspace)?;
     let lock = kept::load(workspace, record)?;
     let store = workspace.content_store()?;
     ask(workspace, &plan, record, &lock, request, &store)
@@ -249,7 +249,7 @@ pub fn restore(
     let guard = workspace.checkpoint_guard()?.ok_or(Error::Busy)?;
     crate::recover::recover_held(&guard, workspace)?;
     refuse_part(request)?;
-    let plan = Plan::of(workspace)?;
+    let plan = Plan::accepted(workspace)?;
     let lock = kept::load(workspace, record)?;
     let store = workspace.content_store()?;
     let given = ask(workspace, &plan, record, &lock, request, &store)?;
@@ -362,7 +362,15 @@ pub fn restore_to(
     let contents = Contents::read_only(&store);
     let id = record.id.hex();
     let mut written = Vec::new();
-    for locked in lock.parts.iter().filter(|part| !part.kind.is_code() && !part.path.is_empty()) {
+    for locked in lock.parts.iter().filter(|part| !part.kind.is_code()) {
+        if locked.kind == PartKind::Database {
+            let target = to.join(format!("{}.sql", locked.name));
+            if !locked.captured.absent {
+                drivers::write_dump(&locked.captured, &contents, &target)?;
+                written.push(target.display().to_string());
+            }
+            continue;
+        }
         let driver = drivers::named(&locked.captured.driver)
             .ok_or_else(|| Error::from(kept::unknown_driver(locked)))?;
         let target = to.join(&locked.name);

@@ -36,6 +36,7 @@ pub struct Btrfs;
 struct Snapshot<'s> {
     part: Part,
     copy: Copy<'s>,
+    schemas: Option<String>,
     made: bool,
 }
 
@@ -60,7 +61,11 @@ impl Driver for Btrfs {
             return Err(Problem::new("not_a_subvolume", why, "Use another driver").into());
         }
         let copy = Copy::new(part, site, remove)?;
-        Ok(Box::new(Snapshot { part: part.clone(), copy, made: false }))
+        let schemas = match part.kind {
+            PartKind::Postgres => postgres::schemas(part)?,
+            _ => None,
+        };
+        Ok(Box::new(Snapshot { part: part.clone(), copy, schemas, made: false }))
     }
 
     fn verify(&self, captured: &Captured, site: &Site<'_>) -> Result<()> {
@@ -179,6 +184,7 @@ impl Capture for Snapshot<'_> {
             return Ok(captured);
         }
         postgres::note(&mut captured, &self.copy.place);
+        postgres::note_schemas(&mut captured, &self.part, self.schemas.take())?;
         if !writes_in_place(&self.part.path) {
             captured.notes.push(format!(
                 "{} is not written in place: chattr +C on an empty data directory spares a database \

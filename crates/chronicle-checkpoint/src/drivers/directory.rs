@@ -1,6 +1,7 @@
 //! Directories in the content store: read once before the freeze, and inside it only what changed since.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,10 +10,10 @@ use chronicle_core::ObjectId;
 
 use crate::contents::Contents;
 use crate::driver::{Aside, Capture, Captured, Deadline, End, Restoration, Site, Staged};
-use crate::error::{Context, Problem, Result};
+use crate::error::{Context, Error, Problem, Result};
 use crate::exchange::{Exchange, exists, remove};
 use crate::part::{Parameters, Part};
-use crate::tree::{Reading, Tree};
+use crate::tree::{Reading, Tree, What};
 
 /// The parameter that names the manifest.
 pub(super) const MANIFEST: &str = "manifest";
@@ -114,7 +115,8 @@ pub(super) fn keep(tree: &Tree, contents: &Contents<'_>) -> Result<Captured> {
 /// The tree that was captured, as its manifest has it.
 pub(super) fn load(captured: &Captured, contents: &Contents<'_>) -> Result<Tree> {
     let id = object(captured, MANIFEST)?;
-    let tree = Tree::decode(&contents.get(&id)?)?;
+    let bytes = contents.get(&id).map_err(|error| unreadable(error, "manifest"))?;
+    let tree = Tree::decode(&bytes)?;
     match tree.digest() == captured.digest {
         true => Ok(tree),
         false => Err(Problem::new(
@@ -142,27 +144,64 @@ pub(super) fn verify(captured: &Captured, contents: &Contents<'_>) -> Result<()>
         return Ok(());
     }
     let tree = load(captured, contents)?;
-    for id in tree.objects() {
-        read_back(&id, contents)?;
+    let mut read = HashMap::new();
+    for node in &tree.nodes {
+        let What::File(id, size) = &node.what else { continue };
+        let length = match read.get(id) {
+            Some(length) => *length,
+            None => read_back(id, contents)?,
+        };
+        read.insert(*id, length);
+        if length != *size {
+            let path = String::from_utf8_lossy(&node.path);
+            let why = format!("{path} has {length} bytes, and its manifest says {size}");
+            return Err(Problem::new("bad_length", why, OTHER).into());
+        }
     }
     Ok(())
 }
 
 /// Reads one object to its end.
 pub(super) fn read_back(id: &ObjectId, contents: &Contents<'_>) -> Result<u64> {
-    let damaged = |why: String| Problem::new("damaged_content", why, OTHER);
-    let mut reader = contents.reader(id).map_err(|error| match error {
-        crate::error::Error::Core(chronicle_core::Error::Missing(id)) => {
-            Problem::new("missing_content", format!("content {id} is not in the store"), OTHER)
-                .into()
+    read_back_as(id, contents, "content")
+}
+
+/// The same for an object that has a word of its own.
+pub(super) fn read_back_as(
+    id: &ObjectId,
+    contents: &Contents<'_>,
+    what: &'static str,
+) -> Result<u64> {
+    let mut reader = contents.reader(id).map_err(|error| unreadable(error, what))?;
+    std::io::copy(&mut reader, &mut std::io::sink()).map_err(|error| {
+        let why = format!("{what} {id} cannot be read: {error}");
+        Problem::new(codes(what).1, why, OTHER).into()
+    })
+}
+
+/// The words for an object that is gone, and for one that is not what it was.
+fn codes(what: &str) -> (&'static str, &'static str) {
+    match what {
+        "manifest" => ("missing_manifest", "damaged_manifest"),
+        "bundle" => ("missing_bundle", "damaged_bundle"),
+        "database" => ("missing_database", "unreadable_database"),
+        "dump" => ("missing_dump", "damaged_dump"),
+        _ => ("missing_content", "damaged_content"),
+    }
+}
+
+/// An object that cannot be read, as a reason to refuse.
+pub(super) fn unreadable(error: Error, what: &'static str) -> Error {
+    let (missing, damaged) = codes(what);
+    match error {
+        Error::Core(chronicle_core::Error::Missing(id)) => {
+            Problem::new(missing, format!("its {what} {id} is not in the store"), OTHER).into()
         }
-        crate::error::Error::Core(error @ chronicle_core::Error::Corrupt { .. }) => {
-            damaged(error.to_string()).into()
+        Error::Core(error @ chronicle_core::Error::Corrupt { .. }) => {
+            Problem::new(damaged, format!("its {what}: {error}"), OTHER).into()
         }
         other => other,
-    })?;
-    std::io::copy(&mut reader, &mut std::io::sink())
-        .map_err(|error| damaged(format!("content {id} cannot be read: {error}")).into())
+    }
 }
 
 /// What stands in the way of restoring a path, whatever it is.

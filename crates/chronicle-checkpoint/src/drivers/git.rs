@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use chronicle_core::ObjectId;
 
-use super::directory::{object, read_back};
+use super::directory::{object, read_back, read_back_as};
 use crate::driver::{
     Aside, Capture, Captured, Deadline, Driver, End, Fit, Restoration, Site, Staged,
 };
@@ -297,7 +297,7 @@ impl Driver for Git {
         }
         let mut start = [0; 16];
         let id = object(captured, BUNDLE)?;
-        read_back(&id, site.contents)?;
+        read_back_as(&id, site.contents, BUNDLE)?;
         let read = site.contents.reader(&id)?.read_exact(&mut start);
         if read.is_err() || !start.starts_with(b"# v") {
             let next = "Restore another checkpoint: chronicle checkpoint list";

@@ -1,17 +1,20 @@
 //! The drivers, and which of them takes a part.
 
 pub mod btrfs;
+mod database;
 mod directory;
 mod git;
 mod jj;
 mod kept;
 mod postgres;
+mod psql;
 mod reflink;
 mod sqlite;
 mod universal;
 mod zfs;
 
 pub use btrfs::Btrfs;
+pub(crate) use database::write_dump;
 pub use git::Git;
 pub(crate) use git::compare_commits;
 pub use jj::Jj;

@@ -5,19 +5,18 @@
 //! cut off there, is what makes the files whole when the server starts on them. A stopped one is copied cold.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::Duration;
 
 use super::directory::{self, absent, gate_path, keep, known_before};
+use super::psql::Session;
 use crate::driver::{Aside, Capture, Captured, Deadline, End, Restoration, Site};
 use crate::durable;
 use crate::error::{Context, Error, Problem, Result};
 use crate::exchange::{exists, remove};
 use crate::part::Part;
-use crate::programs::{Program, end};
+use crate::programs::Program;
 use crate::schema::TABLES;
 use crate::tree::{Reading, Tree};
 
@@ -37,8 +36,6 @@ const TRANSIENT: [&[u8]; 8] = [
 ];
 /// What says that a server runs, and how.
 const RUNNING: [&[u8]; 2] = [b"postmaster.pid", b"postmaster.opts"];
-/// The line by which we know that an answer is complete.
-const DONE: &str = "chronicle-done";
 
 fn belongs_cold(path: &[u8]) -> bool {
     !RUNNING.contains(&path)
@@ -146,58 +143,10 @@ fn programs(part: &Part) -> PathBuf {
     started.filter(|place| place.join("pg_ctl").exists()).unwrap_or(usual)
 }
 
-/// A conversation with the server that lasts as long as the backup.
-struct Session {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Session {
-    fn begin(server: &Server) -> Result<Self> {
-        let mut child = server.psql("postgres").converse()?;
-        let nothing = || Error::Program { program: "psql".to_owned(), why: "no pipe".to_owned() };
-        let input = child.stdin.take().ok_or_else(nothing)?;
-        let output = BufReader::new(child.stdout.take().ok_or_else(nothing)?);
-        Ok(Self { child, input, output })
-    }
-
-    fn ask(&mut self, question: &str) -> Result<String> {
-        let failed = |why: String| Error::Program { program: format!("psql: {question}"), why };
-        let wrote =
-            writeln!(self.input, "{question};\n\\echo {DONE}").and_then(|()| self.input.flush());
-        wrote.map_err(|error| failed(error.to_string()))?;
-        let mut answer = String::new();
-        loop {
-            let mut line = String::new();
-            match self.output.read_line(&mut line) {
-                Ok(0) | Err(_) => return Err(failed(self.last_words())),
-                Ok(_) if line.trim_end() == DONE => return Ok(answer.trim_end().to_owned()),
-                Ok(_) => answer.push_str(&line),
-            }
-        }
-    }
-
-    fn last_words(&mut self) -> String {
-        let mut said = String::new();
-        if let Some(pipe) = self.child.stderr.take() {
-            let _ = std::io::Read::read_to_string(&mut std::io::Read::take(pipe, 2000), &mut said);
-        }
-        said.trim().replace('\n', "; ")
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        end(&mut self.child);
-    }
-}
-
 /// What the end of a backup says.
 struct Ended {
     stop: u64,
     label: String,
-    schemas: String,
 }
 
 pub(super) struct PostgresCapture<'s> {
@@ -206,28 +155,36 @@ pub(super) struct PostgresCapture<'s> {
     live: Option<(Server, Session, u64)>,
     tree: Option<Tree>,
     ended: Option<Ended>,
+    schemas: Option<String>,
 }
 
 impl<'s> PostgresCapture<'s> {
     pub(super) fn prepare(part: &Part, site: &Site<'s>) -> Result<Self> {
-        let mut capture =
-            Self { part: part.clone(), site: *site, live: None, tree: None, ended: None };
+        let mut capture = Self {
+            part: part.clone(),
+            site: *site,
+            live: None,
+            tree: None,
+            ended: None,
+            schemas: None,
+        };
         if !exists(&part.path)? {
             return Ok(capture);
         }
         refuse_tablespaces(&part.path)?;
         let previous = known_before(site);
         let Some(server) = Server::of(part)? else { return Ok(capture) };
-        let mut session = Session::begin(&server)?;
+        capture.schemas = Some(server.schemas()?);
+        let mut session = Session::begin(server.psql("postgres"))?;
         // It keeps the write-ahead log from being recycled, and goes with the session.
         let slot = format!(
             "SELECT pg_create_physical_replication_slot('chronicle_{}', true, true)",
             site.id
         );
-        session.ask(&slot)?;
-        let start =
-            session.ask(&format!("SELECT pg_backup_start('chronicle {}', true)", site.id))?;
-        let start = position(&start)?;
+        let limit = Deadline::after(LONG);
+        session.ask(&slot, &limit)?;
+        let begin = format!("SELECT pg_backup_start('chronicle {}', true)", site.id);
+        let start = position(&session.ask(&begin, &limit)?)?;
         let reading = Reading { fuzzy: true, known: previous.as_ref(), admits: &belongs_live };
         capture.tree = Some(Tree::read(&part.path, site.contents, reading)?);
         capture.live = Some((server, session, start));
@@ -243,11 +200,12 @@ impl<'s> PostgresCapture<'s> {
         let (Some(mut tree), Some(ended)) = (self.tree.take(), self.ended.take()) else {
             return Err(Error::Declared("BUG: no boundary was taken".to_owned()));
         };
-        let size =
-            session.ask("SELECT setting FROM pg_settings WHERE name = 'wal_segment_size'")?;
+        let limit = Deadline::after(QUICK);
+        let size = "SELECT setting FROM pg_settings WHERE name = 'wal_segment_size'";
+        let size = session.ask(size, &limit)?;
         let size: u64 =
             size.parse().map_err(|_| Error::Declared(format!("{size:?} is no size")))?;
-        let line = session.ask("SELECT timeline_id FROM pg_control_checkpoint()")?;
+        let line = session.ask("SELECT timeline_id FROM pg_control_checkpoint()", &limit)?;
         let line: u32 =
             line.parse().map_err(|_| Error::Declared(format!("{line:?} is no timeline")))?;
         for number in start / size..=(ended.stop - 1) / size {
@@ -264,9 +222,6 @@ impl<'s> PostgresCapture<'s> {
         tree.put(b"backup_label", format!("{}\n", ended.label).as_bytes(), self.site.contents)?;
         let mut captured = keep(&tree, self.site.contents)?;
         captured.revision = Some(format!("{:X}/{:X}", ended.stop >> 32, ended.stop & 0xffff_ffff));
-        if !ended.schemas.is_empty() {
-            captured.parameters.insert("schema".to_owned(), ended.schemas);
-        }
         Ok(captured)
     }
 }
@@ -277,13 +232,12 @@ impl Capture for PostgresCapture<'_> {
     }
 
     fn boundary(&mut self, limit: &Deadline) -> Result<()> {
-        if let Some((server, session, _)) = &mut self.live {
+        if let Some((_, session, _)) = &mut self.live {
             let stop = "SELECT lsn || E'\\n' || labelfile FROM pg_backup_stop(false)";
-            let said = session.ask(stop)?;
+            let said = session.ask(stop, limit)?;
             let (lsn, label) = said.split_once('\n').unwrap_or((&said, ""));
             let (stop, label) = (position(lsn)?, label.to_owned());
-            let schemas = server.schemas()?;
-            self.ended = Some(Ended { stop, label, schemas });
+            self.ended = Some(Ended { stop, label });
             return limit.check("ending the backup");
         }
         if !exists(&self.part.path)? {
@@ -312,8 +266,33 @@ impl Capture for PostgresCapture<'_> {
             },
         };
         note(&mut captured, &self.part.path);
+        note_schemas(&mut captured, &self.part, self.schemas.take())?;
         Ok(captured)
     }
+}
+
+/// The newest migrations in a cluster whose server runs.
+pub(super) fn schemas(part: &Part) -> Result<Option<String>> {
+    Server::of(part)?.map(|server| server.schemas()).transpose()
+}
+
+/// Notes the newest migrations as they were asked for before the freeze, if they are the same behind it: so
+/// that the freeze is no longer for it, and nothing is noted that may not have been so inside it.
+pub(super) fn note_schemas(
+    captured: &mut Captured,
+    part: &Part,
+    before: Option<String>,
+) -> Result<()> {
+    let Some(before) = before else { return Ok(()) };
+    let after = schemas(part)?.unwrap_or_default();
+    match before == after {
+        true if before.is_empty() => {}
+        true => drop(captured.parameters.insert("schema".to_owned(), before)),
+        false => captured.notes.push(format!(
+            "a migration ran while the checkpoint was made: {before:?} became {after:?}"
+        )),
+    }
+    Ok(())
 }
 
 /// Notes which cluster it is, and of which version.
@@ -358,6 +337,11 @@ fn system_identifier(data: &Path) -> Option<u64> {
 pub(super) fn gate(restoration: &Restoration<'_>) -> Result<Vec<Problem>> {
     let (path, captured) = (&restoration.part.path, restoration.captured);
     let mut problems = gate_path(restoration)?;
+    // What stands there becomes a checkpoint first, and must not turn out to be none once it is stopped.
+    match refuse_tablespaces(path) {
+        Err(Error::Refused(problem)) => problems.push(problem),
+        other => other?,
+    }
     if let (Some(system), Some(was)) = (system_identifier(path), captured.parameters.get("system"))
         && system.to_string() != *was
     {

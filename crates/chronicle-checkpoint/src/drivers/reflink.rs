@@ -29,6 +29,7 @@ struct Cloned<'s> {
     copy: Copy<'s>,
     backup: Option<Backup>,
     revision: Option<String>,
+    schemas: Option<String>,
     made: bool,
 }
 
@@ -53,12 +54,12 @@ impl Driver for Reflink {
             return Err(Problem::new("blocks_not_shared", why, "Use another driver").into());
         }
         let copy = Copy::new(part, site, exchange::remove)?;
-        let backup = match part.kind {
-            PartKind::Postgres => Backup::begin(part, site.id)?,
-            _ => None,
+        let (schemas, backup) = match part.kind {
+            PartKind::Postgres => (postgres::schemas(part)?, Backup::begin(part, site.id)?),
+            _ => (None, None),
         };
         let part = part.clone();
-        Ok(Box::new(Cloned { part, copy, backup, revision: None, made: false }))
+        Ok(Box::new(Cloned { part, copy, backup, revision: None, schemas, made: false }))
     }
 
     fn verify(&self, captured: &Captured, site: &Site<'_>) -> Result<()> {
@@ -152,6 +153,7 @@ impl Capture for Cloned<'_> {
         let mut captured = self.copy.keep("reflink", 1)?;
         if self.part.kind == PartKind::Postgres {
             postgres::note(&mut captured, &self.copy.place);
+            postgres::note_schemas(&mut captured, &self.part, self.schemas.take())?;
         }
         Ok(Captured { revision: self.revision.take(), ..captured })
     }

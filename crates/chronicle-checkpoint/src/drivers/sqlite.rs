@@ -15,7 +15,7 @@ use std::time::Duration;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::directory::{absent, gate_path, object, read_back};
+use super::directory::{absent, gate_path, object, read_back, read_back_as};
 use crate::contents::Contents;
 use crate::driver::{Aside, Capture, Captured, Deadline, End, Restoration, Site, Staged};
 use crate::error::{Context, Error, Problem, Result};
@@ -260,7 +260,7 @@ pub(crate) fn is_database(path: &Path) -> bool {
 /// Reads back what was captured; a database is opened and examined too.
 pub(super) fn verify(captured: &Captured, site: &Site<'_>) -> Result<()> {
     for id in captured.objects_named(FILE) {
-        read_back(&id?, site.contents)?;
+        read_back_as(&id?, site.contents, "database")?;
     }
     if captured.absent || !captured.notes.is_empty() {
         return Ok(());

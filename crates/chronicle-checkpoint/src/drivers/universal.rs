@@ -1,6 +1,6 @@
 //! The driver that works everywhere: everything goes into the content store.
 
-use super::{directory, postgres, sqlite};
+use super::{database, directory, postgres, sqlite};
 use crate::driver::{Aside, Capture, Captured, Driver, End, Fit, Restoration, Site, Staged};
 use crate::error::{Error, Problem, Result};
 use crate::exchange::Exchange;
@@ -30,6 +30,9 @@ impl Driver for Universal {
             PartKind::Directory | PartKind::Sqlite | PartKind::Postgres => {
                 Fit::Fits { rank: 20, why: "its bytes go into the content store".to_owned() }
             }
+            PartKind::Database => {
+                Fit::Fits { rank: 20, why: "a dump of it goes into the content store".to_owned() }
+            }
             _ => Fit::Not(format!("it takes no {}", part.kind)),
         })
     }
@@ -39,6 +42,7 @@ impl Driver for Universal {
             PartKind::Directory => Box::new(directory::DirectoryCapture::prepare(part, site)?),
             PartKind::Postgres => Box::new(postgres::PostgresCapture::prepare(part, site)?),
             PartKind::Sqlite => Box::new(sqlite::SqliteCapture::prepare(part, site)?),
+            PartKind::Database => Box::new(database::DatabaseCapture::prepare(part, site)?),
             _ => return Err(not_ours(part)),
         })
     }
@@ -47,9 +51,11 @@ impl Driver for Universal {
         if captured.version > VERSION {
             return Err(newer(captured));
         }
-        match captured.parameters.contains_key(directory::MANIFEST) {
-            true => directory::verify(captured, site.contents),
-            false => sqlite::verify(captured, site),
+        let has = |name| captured.parameters.contains_key(name);
+        match (has(directory::MANIFEST), has(database::DUMP)) {
+            (true, _) => directory::verify(captured, site.contents),
+            (false, true) => database::verify(captured, site.contents),
+            (false, false) => sqlite::verify(captured, site),
         }
     }
 
@@ -58,6 +64,7 @@ impl Driver for Universal {
             PartKind::Directory => directory::gate(restoration),
             PartKind::Postgres => postgres::gate(restoration),
             PartKind::Sqlite => sqlite::gate(restoration),
+            PartKind::Database => database::gate(restoration),
             _ => Err(not_ours(restoration.part)),
         }
     }
@@ -66,6 +73,7 @@ impl Driver for Universal {
         match restoration.part.kind {
             PartKind::Postgres => postgres::halt(restoration),
             PartKind::Sqlite => sqlite::halt(restoration),
+            PartKind::Database => database::halt(restoration),
             _ => Ok(()),
         }
     }
@@ -73,6 +81,7 @@ impl Driver for Universal {
     fn restore(&self, restoration: &Restoration<'_>) -> Result<Staged> {
         match restoration.part.kind {
             PartKind::Sqlite => sqlite::restore(restoration),
+            PartKind::Database => database::restore(restoration),
             _ => directory::restore(restoration),
         }
     }
@@ -80,6 +89,7 @@ impl Driver for Universal {
     fn swap(&self, restoration: &Restoration<'_>, staged: &Staged) -> Result<()> {
         match restoration.part.kind {
             PartKind::Sqlite => sqlite::swap(restoration, staged),
+            PartKind::Database => database::swap(restoration, staged),
             _ => Exchange::at(&restoration.part.path, restoration.site.id).swap(staged),
         }
     }
@@ -87,6 +97,7 @@ impl Driver for Universal {
     fn swap_back(&self, restoration: &Restoration<'_>, staged: &Staged) -> Result<()> {
         match restoration.part.kind {
             PartKind::Sqlite => sqlite::swap_back(restoration, staged),
+            PartKind::Database => database::swap_back(restoration, staged),
             _ => Exchange::at(&restoration.part.path, restoration.site.id).swap_back(staged),
         }
     }
@@ -95,6 +106,7 @@ impl Driver for Universal {
         match restoration.part.kind {
             PartKind::Postgres => postgres::check(restoration),
             PartKind::Sqlite => sqlite::check(restoration),
+            PartKind::Database => database::check(restoration, restoration.captured.absent),
             _ => directory::check(restoration, &directory::all),
         }
     }
@@ -103,6 +115,7 @@ impl Driver for Universal {
         match restoration.part.kind {
             PartKind::Postgres => postgres::clear(restoration, end),
             PartKind::Sqlite => sqlite::clear(restoration, end),
+            PartKind::Database => database::clear(restoration, end),
             _ => directory::clear(restoration, end, &directory::all),
         }
     }

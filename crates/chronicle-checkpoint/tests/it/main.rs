@@ -3,6 +3,9 @@
 
 mod contract;
 mod damage;
+mod damage_data;
+mod damage_store;
+mod database;
 mod harness;
 mod harness_drivers;
 mod harness_jj;
@@ -11,3 +14,4 @@ mod load;
 mod postgres;
 mod protocol;
 mod scene;
+mod words;

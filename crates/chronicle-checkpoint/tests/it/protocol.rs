@@ -152,7 +152,7 @@ fn damage_is_refused_before_the_first_change() {
     workspace.content_store().unwrap().delete(&id).unwrap();
     let refused = scene.restore(&made.record.id.hex()).unwrap_err();
     assert!(matches!(refused, Error::Gate(_)), "{refused}");
-    assert_eq!(refused.code(), "missing_content");
+    assert_eq!(refused.code(), "missing_database");
     assert_eq!(scene.state(), old);
 }
 
@@ -191,4 +191,49 @@ fn what_a_workspace_declares_is_not_run_before_a_person_accepts_it() {
     fs::write(scene.root().join("chronicle.toml"), outside).unwrap();
     assert!(scene.create().unwrap_err().to_string().contains("config accept"));
     assert!(!scene.root().join("evil.mark").exists());
+}
+
+/// An agent that cleaned the project removed `chronicle.toml` too. The restore was refused with the advice
+/// to accept what the file says now, which is nothing, and then nothing outside could be restored at all.
+/// A restore goes by what was accepted.
+#[test]
+fn a_declaration_that_was_lost_with_the_rest_does_not_stop_a_restore() {
+    let scene = Scene::bare(
+        &[DECLARED, "[[checkpoint.part]]\nname = 'out'\ndirectory = '../out'\n"].concat(),
+    );
+    fs::create_dir(scene.at().join("out")).unwrap();
+    fs::write(scene.at().join("out/file"), "one").unwrap();
+    scene.adopt();
+    let new = scene.state();
+    scene.create().unwrap();
+    scene.wreck();
+    fs::remove_file(scene.root().join("chronicle.toml")).unwrap();
+    fs::remove_dir_all(scene.at().join("out")).unwrap();
+    assert_eq!(scene.create().unwrap_err().code(), "declared");
+    scene.restore("latest").unwrap();
+    assert_eq!(scene.state(), new);
+    assert_eq!(fs::read_to_string(scene.at().join("out/file")).unwrap(), "one");
+}
+
+/// What lies behind a link is known by where it lies; a link that leads elsewhere is another place.
+#[test]
+fn a_part_behind_a_link_is_where_the_link_leads() {
+    let scene = Scene::bare(
+        &[DECLARED, "[[checkpoint.part]]\nname = 'out'\ndirectory = '../link/data'\n"].concat(),
+    );
+    for name in ["real", "other"] {
+        fs::create_dir_all(scene.at().join(name).join("data")).unwrap();
+        fs::write(scene.at().join(name).join("data/file"), name).unwrap();
+    }
+    let link = scene.at().join("link");
+    std::os::unix::fs::symlink("real", &link).unwrap();
+    scene.adopt();
+    scene.create().unwrap();
+    fs::remove_dir_all(scene.at().join("real/data")).unwrap();
+    scene.restore("latest").unwrap();
+    assert_eq!(fs::read_to_string(link.join("data/file")).unwrap(), "real");
+    fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink("other", &link).unwrap();
+    assert_eq!(scene.restore("latest").unwrap_err().code(), "moved_part");
+    assert_eq!(fs::read_to_string(link.join("data/file")).unwrap(), "other");
 }

@@ -28,6 +28,13 @@ pub struct Scene {
 impl Scene {
     /// The project, adopted, with this in its settings.
     pub fn new(settings: &str) -> Self {
+        let scene = Self::bare(settings);
+        scene.adopt();
+        scene
+    }
+
+    /// The project alone.
+    pub fn bare(settings: &str) -> Self {
         let scene = Self { holder: tempfile::tempdir().unwrap() };
         let root = scene.root();
         fs::create_dir_all(root.join("lib")).unwrap();
@@ -47,10 +54,14 @@ impl Scene {
             "CREATE TABLE alembic_version (version_num TEXT); INSERT INTO alembic_version VALUES ('one');
              CREATE TABLE rows (number INTEGER); INSERT INTO rows VALUES (1), (2), (3);",
         );
-        let (mut workspace, _) =
-            Workspace::init(&scene.home(), &root, &InitOptions::default()).unwrap();
-        workspace.accept_config().unwrap();
         scene
+    }
+
+    /// Makes it a workspace whose settings are accepted.
+    pub fn adopt(&self) {
+        let (mut workspace, _) =
+            Workspace::init(&self.home(), &self.root(), &InitOptions::default()).unwrap();
+        workspace.accept_config().unwrap();
     }
 
     pub fn at(&self) -> &Path {

@@ -36,10 +36,19 @@ pub struct EffectView {
 impl EffectView {
     /// What a plan says of it.
     pub(crate) fn kept(&self) -> KeptView {
+        self.stays("files alone do not bring its data back")
+    }
+
+    /// What is said of it before code and data go back over it together.
+    pub fn kept_by_restore(&self) -> KeptView {
+        self.stays("its data comes back as far as the checkpoint has it as a part")
+    }
+
+    fn stays(&self, of_data: &str) -> KeptView {
         let turn =
             self.turn.map_or_else(|| "outside any turn".to_owned(), |n| format!("in turn {n}"));
         let fate = match &self.kind[..] {
-            "data" => "files alone do not bring its data back",
+            "data" => of_data,
             _ => "what it did outside cannot be taken back",
         };
         let note = self.note.as_ref().map_or_else(String::new, |note| format!("; {note}"));

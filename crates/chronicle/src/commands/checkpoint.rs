@@ -8,9 +8,10 @@ use chronicle_checkpoint::{
     answers, as_toml, compare, create, detect, drivers, drop_all, find, is_left, load, lock_text,
     recover, restore, restore_to, verify,
 };
-use chronicle_core::{CheckpointRecord, Workspace};
+use chronicle_core::{CheckpointRecord, EffectView, KeptView, Workspace};
 use serde::Serialize;
 
+use super::taking_back::plain;
 use super::{Invocation, with_schema};
 use crate::bucket;
 use crate::cli::{
@@ -18,7 +19,7 @@ use crate::cli::{
     CheckpointShowArgs, CheckpointVerb, CheckpointVerifyArgs,
 };
 use crate::error::{CommandError, Kind, Outcome};
-use crate::render::{count, printable, size};
+use crate::render::{count, plan, printable, size};
 use crate::ui::{self, Ui, say};
 
 /// Exit status when something was left that the person should look at.
@@ -344,13 +345,23 @@ fn bring_back(
         names => Which::Only(names.to_vec()),
     };
     let request = RestoreRequest { which, anyway: args.partial_anyway.clone() };
+    let stays = workspace.effects_since(record.moment)?;
+    let stays: Vec<_> = stays.iter().map(EffectView::kept_by_restore).collect();
     if args.dry_run {
         let given = answers(workspace, &record, &request)?;
-        return show_answers(ui, &given);
+        return show_answers(ui, &given, &stays);
     }
     workspace.refuse_agents("restore a checkpoint")?;
+    if !ui.json() {
+        // Nobody goes back over what cannot be taken back without having read it.
+        say(&plan::irreversible(&stays, plain(ui)));
+    }
+    let over = match stays.len() {
+        0 => String::new(),
+        many => format!(" It goes back over {}, listed above.", count(many as u64, "effect")),
+    };
     let question = format!(
-        "Bring code and data to checkpoint {} of {}? What is there now becomes a checkpoint first.",
+        "Bring code and data to checkpoint {} of {}? What is there now becomes a checkpoint first.{over}",
         record.id.short(),
         record.time.rfc3339()
     );
@@ -367,6 +378,7 @@ fn bring_back(
             "files": done.files,
             "asides": done.asides,
             "still_ms": done.still_ms,
+            "irreversible": stays,
         }));
     } else {
         ui.line(format!(
@@ -400,11 +412,12 @@ fn look_at(ui: &mut Ui, workspace: &Workspace, record: &CheckpointRecord, to: &P
     Ok(0)
 }
 
-fn show_answers(ui: &mut Ui, given: &[Answer]) -> Outcome {
+fn show_answers(ui: &mut Ui, given: &[Answer], stays: &[KeptView]) -> Outcome {
     let refused = given.iter().any(|answer| !answer.no.is_empty());
     if ui.json() {
         ui.data(&serde_json::json!({
             "schema": chronicle_core::SCHEMA, "would_restore": !refused, "answers": given,
+            "irreversible": stays,
         }));
     } else {
         for answer in given {
@@ -415,6 +428,8 @@ fn show_answers(ui: &mut Ui, given: &[Answer]) -> Outcome {
                 ui.line(printable(&format!("    {}", problem.next)));
             }
         }
+        let paint = ui.paint();
+        ui.print(&plan::irreversible(stays, paint));
         ui.note("Nothing was changed");
     }
     Ok(if refused { Kind::Stopped.exit() } else { 0 })

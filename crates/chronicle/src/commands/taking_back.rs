@@ -141,7 +141,7 @@ impl<'u> Question<'u> {
         let Some(doubts) = plan::doubts(planned).filter(|_| self.asks) else {
             // Nobody is asked, and nobody goes back over these unknowing.
             if !self.ui.json() {
-                say(&plan::irreversible(planned, plain(self.ui)));
+                say(&plan::irreversible(&planned.irreversible, plain(self.ui)));
             }
             return true;
         };
@@ -155,7 +155,7 @@ fn show_target(ui: &mut Ui, planned: &PlanView) {
 }
 
 /// How to draw on stderr: without colour.
-fn plain(ui: &Ui) -> Paint {
+pub(super) fn plain(ui: &Ui) -> Paint {
     Paint { color: false, ..ui.paint() }
 }
 

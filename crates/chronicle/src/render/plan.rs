@@ -19,7 +19,7 @@ pub(crate) fn plan(plan: &PlanView, paint: Paint) -> String {
     kept(&mut text, "shared", &plan.shared, paint);
     kept(&mut text, "unknown", &plan.unknown, paint);
     kept(&mut text, "git", &plan.git, paint);
-    text.push_str(&irreversible(plan, paint));
+    text.push_str(&irreversible(&plan.irreversible, paint));
     conflicts(&mut text, &plan.conflict, paint);
     for output in &plan.stale_output {
         let output = printable(output);
@@ -36,13 +36,13 @@ pub(crate) fn plan(plan: &PlanView, paint: Paint) -> String {
 }
 
 /// What was called since then and stays done, a line each.
-pub(crate) fn irreversible(plan: &PlanView, paint: Paint) -> String {
+pub(crate) fn irreversible(effects: &[KeptView], paint: Paint) -> String {
     let mut text = String::new();
-    for effect in plan.irreversible.iter().take(LISTED) {
+    for effect in effects.iter().take(LISTED) {
         let words = format!("{} ({})", printable(&effect.path), printable(&effect.reason));
         row(&mut text, "stays", Style::Warning, &words, paint);
     }
-    more(&mut text, plan.irreversible.len());
+    more(&mut text, effects.len());
     text
 }
 
@@ -266,6 +266,6 @@ pub(crate) mod tests {
                         cannot be taken back, goes back 2 days";
         assert_eq!(said, expected);
         let rows = "  stays    git push (called in turn 1)\n";
-        assert_eq!(irreversible(&some, Paint::plain(80)), rows);
+        assert_eq!(irreversible(&some.irreversible, Paint::plain(80)), rows);
     }
 }

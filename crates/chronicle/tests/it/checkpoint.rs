@@ -5,7 +5,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use chronicle_testing::postgres::Cluster;
+use chronicle_testing::shared::skip;
+use serde_json::Value;
+
 use crate::support::Cli;
+use crate::terminal::Terminal;
 
 const APPLICATION: &str = r#"
 import http.server, json, sqlite3, sys, threading, urllib.request
@@ -91,4 +96,149 @@ fn an_application_with_migrations_survives_an_agent_that_resets_its_database() {
     assert!(python(root, &["-m", "unittest", "-q"]).0);
     env.call(["checkpoint", "verify"]).ok();
     env.call(["verify", "--deep"]).ok();
+}
+
+/// The shop, in a workspace, with its databases.
+struct Shop {
+    cli: Cli,
+    cluster: Cluster,
+    _holder: tempfile::TempDir,
+}
+
+const FILES: [(&str, &str); 7] = [
+    ("app.py", include_str!("shop/app.py")),
+    ("migrate.py", include_str!("shop/migrate.py")),
+    ("test_shop.py", include_str!("shop/test_shop.py")),
+    ("models.py", "FIELDS = ['name', 'mail']\nVISITS = 'seen'\n"),
+    ("migrations/001.sql", "CREATE TABLE customers (name text)"),
+    (
+        "migrations/002.sql",
+        "ALTER TABLE customers ADD mail text; INSERT INTO customers VALUES ('Bea', 'bea@example.org')",
+    ),
+    (".gitignore", "visits.db*\n__pycache__/\n"),
+];
+
+impl Shop {
+    fn new(test: &str) -> Option<Self> {
+        let holder = tempfile::tempdir().expect("a place");
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(holder.path(), open).expect("open to the server's user");
+        let mut cluster = match Cluster::new(&holder.path().join("data")) {
+            Ok(cluster) => cluster,
+            Err(why) => {
+                skip(test, &why);
+                return None;
+            }
+        };
+        cluster.start();
+        cluster.sql("CREATE DATABASE shop");
+        let shop = Self { cli: Cli::new(), cluster, _holder: holder };
+        for (name, text) in FILES {
+            shop.cli.write(name, text);
+        }
+        shop.git(&["init", "-q", "-b", "main"]);
+        shop.git(&["add", "."]);
+        shop.git(&["commit", "-q", "-m", "shop"]);
+        assert!(shop.python(&["migrate.py"]).0);
+        Some(shop)
+    }
+
+    fn address(&self) -> String {
+        self.cluster.address().replace("dbname=postgres", "dbname=shop")
+    }
+
+    fn git(&self, words: &[&str]) {
+        let mut command = Command::new("git");
+        command.args(["-c", "user.name=me", "-c", "user.email=me@example.org"]).args(words);
+        assert!(command.current_dir(self.cli.root()).status().unwrap().success(), "git {words:?}");
+    }
+
+    fn python(&self, words: &[&str]) -> (bool, String) {
+        let mut command = Command::new("python3");
+        command.args(words).current_dir(self.cli.root()).env("SHOP", self.address());
+        let output = command.output().expect("python runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// What a newcomer writes, and accepts on his terminal.
+    fn adopt(&self, part: &str) {
+        let when = "[checkpoint.when]\ncommands = ['migrate.py reset']\n";
+        let parts = "[[checkpoint.part]]\ngit = '.'\n[[checkpoint.part]]\nsqlite = 'visits.db'\n";
+        self.cli.write("chronicle.toml", &[when, parts, part].concat());
+        self.cli.call(["init"]).ok();
+        let (screen, status) = Terminal::new().run(self.cli.command(["config", "accept", "--yes"]));
+        assert_eq!(status, 0, "{screen}");
+    }
+
+    /// The agent's turn, in a process of its own.
+    fn bad_turn(&self) {
+        let ours = self.cli.command([""; 0]);
+        let mut agent = Command::new("python3");
+        agent.args(["-c", include_str!("shop/agent.py")]).current_dir(self.cli.root());
+        for (name, value) in ours.get_envs() {
+            agent.env(name, value.unwrap_or_default());
+        }
+        agent.env("SHOP", self.address()).env("CHRONICLE_PROGRAM", ours.get_program());
+        let done = agent.output().expect("the agent runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    /// Resets everything by an agent, restores once, and looks whether it all runs.
+    fn walk(&self, part: &str) {
+        let page = self.python(&["app.py"]);
+        assert!(page.0 && page.1.contains("bea@example.org"), "{page:?}");
+        self.adopt(part);
+        self.bad_turn();
+        assert!(!self.python(&["app.py"]).1.contains("bea@example.org"));
+        assert!(!self.python(&["-m", "unittest", "-q"]).0);
+        let all = self.cli.call(["checkpoint", "list", "--json"]).ok().json();
+        let made = all["checkpoints"].as_array().expect("a list");
+        assert_eq!(made.len(), 1, "the hook made it: {all}");
+        let schema = |name: &str| {
+            let parts = made[0]["parts"].as_array().expect("parts");
+            let part = parts.iter().find(|part| part["name"] == name).expect("the part");
+            part["schema_revision"].clone()
+        };
+        assert!(schema("customers").to_string().contains("rails 002"), "{all}");
+        // What cannot be taken back is listed before anything is asked or done.
+        let plan =
+            self.cli.call(["checkpoint", "restore", "latest", "--dry-run", "--json"]).ok().json();
+        assert_eq!(plan["would_restore"], Value::Bool(true), "{plan}");
+        let stays = plan["irreversible"].as_array().expect("a list");
+        let stays: Vec<_> = stays.iter().map(|it| it["path"].as_str().expect("words")).collect();
+        assert_eq!(stays, ["git push origin main"], "{plan}");
+        let terminal = Terminal::new();
+        terminal.type_in("n\r");
+        let (screen, status) = terminal.run(self.cli.command(["checkpoint", "restore", "latest"]));
+        assert_eq!(status, 3, "{screen}");
+        assert!(screen.contains("stays    git push origin main"), "{screen}");
+        assert!(screen.contains("goes back over 1 effect"), "{screen}");
+        let done = self.cli.call(["checkpoint", "restore", "latest", "--yes"]).ok();
+        assert!(done.stderr.contains("stays    git push origin main"), "{}", done.stderr);
+        self.cluster.wait_until_up();
+        assert_eq!(self.python(&["app.py"]), page);
+        let tests = self.python(&["-m", "unittest", "-q"]);
+        assert!(tests.0, "{tests:?}");
+        self.cli.call(["checkpoint", "verify"]).ok();
+        self.cli.call(["verify", "--deep"]).ok();
+    }
+}
+
+#[test]
+fn an_agents_turn_that_resets_both_databases_and_rewrites_the_models_goes_back_by_one_command() {
+    let test = "checkpoint::an_agents_turn_that_resets_both_databases_and_rewrites_the_models_goes_back_by_one_command";
+    let Some(shop) = Shop::new(test) else { return };
+    // A database of a server that is somebody else's.
+    let part =
+        format!("[[checkpoint.part]]\nname = 'customers'\ndatabase = \"{}\"\n", shop.address());
+    shop.walk(&part);
+}
+
+#[test]
+fn the_same_with_the_whole_cluster_as_a_part() {
+    let test = "checkpoint::the_same_with_the_whole_cluster_as_a_part";
+    let Some(shop) = Shop::new(test) else { return };
+    let part =
+        format!("[[checkpoint.part]]\nname = 'customers'\npostgres = {:?}\n", shop.cluster.data());
+    shop.walk(&part);
 }

@@ -20,6 +20,7 @@ mod schema;
 mod state;
 mod sum;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use rusqlite::config::DbConfig;
@@ -52,6 +53,8 @@ const WAL_FRAMES: u32 = 1000;
 const WAL_LEFT_BEHIND: u64 = 64 * 4120;
 /// Statements that are kept parsed: more than there are.
 const STATEMENTS: usize = 64;
+/// From so many changes on, records are sealed on a thread of their own.
+const MANY_CHANGES: usize = 1000;
 /// How long a commit waits for another process's commit.
 const BUSY_MS: u64 = 10_000;
 
@@ -592,11 +595,14 @@ fn write(connection: &Connection, batch: &mut Batch, from: Head) -> rusqlite::Re
         let sql = "UPDATE object SET stored = ?2 WHERE id = ?1";
         connection.prepare_cached(sql)?.execute(params![&row.id.0[..], row.stored])?;
     }
-    let sealed = log::seal_all(&mut batch.records, from);
     let mut directories = state::Directories::new(connection);
+    let sealed = seal_beside(&mut batch.records, from, || {
+        let mut known = batch.known.iter();
+        known.try_for_each(|update| state::update_directory(connection, &mut directories, update))
+    })?;
     let (mut inserted, mut fewer) = (sum::Sum::default(), false);
-    for (record, sealed) in batch.records.iter().zip(&sealed) {
-        insert_record(connection, record, sealed, &mut inserted)?;
+    for (record, (sealed, packed)) in batch.records.iter().zip(&sealed) {
+        insert_record(connection, record, sealed, packed.as_ref(), &mut inserted)?;
         if clones::names_clones(record.kind) {
             clones::note(connection, record)?;
         }
@@ -623,17 +629,46 @@ fn write(connection: &Connection, batch: &mut Batch, from: Head) -> rusqlite::Re
         true => sum::renew(connection)?,
         false => sum::grow(connection, inserted)?,
     }
-    for update in &batch.known {
-        state::update_directory(connection, &mut directories, update)?;
-    }
     write_small(connection, batch)?;
-    let last = sealed.last().map_or(from, |last| Head { seq: last.seq, link: last.link });
-    let previous = sealed.iter().rev().nth(1).map_or(from.link, |before| before.link);
+    let last = sealed.last().map_or(from, |(last, _)| Head { seq: last.seq, link: last.link });
+    let previous = sealed.iter().rev().nth(1).map_or(from.link, |(before, _)| before.link);
     if let Some(key) = &batch.idempotency {
         let sql = "INSERT INTO applied (key, seq) VALUES (?1, ?2)";
         connection.execute(sql, params![key, last.seq.0.cast_signed()])?;
     }
     Ok(Appended { last, previous, signed: None })
+}
+
+/// A record, sealed, and what its row keeps of its body where that is not the body itself.
+type Ready = (Sealed, Option<(Vec<u8>, i64)>);
+
+fn seal(records: &mut [Record], from: Head) -> Vec<Ready> {
+    let pack = |sealed: Sealed| {
+        let packed = match body::pack(&sealed.body) {
+            (Cow::Owned(kept), length) => Some((kept, length)),
+            (Cow::Borrowed(_), _) => None,
+        };
+        (sealed, packed)
+    };
+    log::seal_all(records, from).into_iter().map(pack).collect()
+}
+
+/// Seals records, and does something else meanwhile where there are so many changes that it is worth a thread.
+fn seal_beside(
+    records: &mut [Record],
+    from: Head,
+    beside: impl FnOnce() -> rusqlite::Result<()>,
+) -> rusqlite::Result<Vec<Ready>> {
+    let many = records.iter().map(|record| record.changes.len()).sum::<usize>() > MANY_CHANGES;
+    if !many {
+        beside()?;
+        return Ok(seal(records, from));
+    }
+    std::thread::scope(|scope| {
+        let sealing = scope.spawn(|| seal(records, from));
+        beside()?;
+        Ok(sealing.join().expect("BUG: sealing panicked"))
+    })
 }
 
 /// The values of this machine, and what opens and ends.
@@ -675,10 +710,11 @@ fn insert_record(
     connection: &Connection,
     record: &Record,
     sealed: &Sealed,
+    packed: Option<&(Vec<u8>, i64)>,
     inserted: &mut sum::Sum,
 ) -> rusqlite::Result<()> {
     let seq = sealed.seq.0.cast_signed();
-    let (kept, packed) = body::pack(&sealed.body);
+    let (kept, packed) = packed.map_or((&sealed.body, 0), |(kept, length)| (kept, *length));
     let sql = "INSERT INTO record (seq, kind, leaf_hash, link, leaf, body, packed)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     connection.prepare_cached(sql)?.execute(params![

@@ -237,6 +237,18 @@ impl<'c> Directories<'c> {
         self.ids.insert(path.clone(), id);
         Ok(id)
     }
+
+    /// Gives a directory its number together with its first row, which would have to move if it came later;
+    /// false if it has one already.
+    fn add(&mut self, path: &WorkspacePath, row: &dyn Fn() -> Vec<u8>) -> rusqlite::Result<bool> {
+        if self.ids.contains_key(path) || directory_id(self.connection, path)?.is_some() {
+            return Ok(false);
+        }
+        let sql = "INSERT INTO directory (path, row) VALUES (?1, ?2)";
+        self.connection.prepare_cached(sql)?.execute(params![path.as_bytes(), row()])?;
+        self.ids.insert(path.clone(), self.connection.last_insert_rowid());
+        Ok(true)
+    }
 }
 
 fn directory_id(connection: &Connection, path: &WorkspacePath) -> rusqlite::Result<Option<i64>> {
@@ -295,6 +307,11 @@ pub(super) fn update_directory(
     directories: &mut Directories<'_>,
     update: &DirectoryUpdate,
 ) -> rusqlite::Result<()> {
+    let small = update.listed.is_none() && update.own.is_none();
+    let new_row = || updated(KnownDirectory::default(), update).encode();
+    if !update.gone && !small && directories.add(&update.path, &new_row)? {
+        return Ok(());
+    }
     let id = directories.id(&update.path)?;
     if update.gone {
         connection
@@ -303,13 +320,20 @@ pub(super) fn update_directory(
         connection.prepare_cached("DELETE FROM newer WHERE directory = ?1")?.execute([id])?;
         return Ok(());
     }
-    let small = update.listed.is_none() && update.own.is_none();
     if small && are_few(connection, id, update.names.len())? {
         return insert_newer(connection, id, &update.names);
     }
     // A damaged row is dropped: it is only a memory of what a look would find again.
-    let mut directory =
-        merged(connection, id)?.and_then(std::result::Result::ok).unwrap_or_default();
+    let directory = merged(connection, id)?.and_then(std::result::Result::ok).unwrap_or_default();
+    let directory = updated(directory, update);
+    let sql = "UPDATE directory SET row = ?2 WHERE id = ?1";
+    connection.prepare_cached(sql)?.execute(params![id, directory.encode()])?;
+    connection.prepare_cached("DELETE FROM newer WHERE directory = ?1")?.execute([id])?;
+    Ok(())
+}
+
+/// A directory with its news in place.
+fn updated(mut directory: KnownDirectory, update: &DirectoryUpdate) -> KnownDirectory {
     if let Some((listed, mount)) = update.listed {
         directory.listed = Some(listed);
         directory.mount = mount;
@@ -318,10 +342,7 @@ pub(super) fn update_directory(
         directory.own = Some(own.clone());
     }
     apply_names(&mut directory.names, &update.names);
-    let sql = "UPDATE directory SET row = ?2 WHERE id = ?1";
-    connection.prepare_cached(sql)?.execute(params![id, directory.encode()])?;
-    connection.prepare_cached("DELETE FROM newer WHERE directory = ?1")?.execute([id])?;
-    Ok(())
+    directory
 }
 
 fn apply_names(names: &mut BTreeMap<Vec<u8>, Known>, news: &[(Vec<u8>, Option<Known>)]) {

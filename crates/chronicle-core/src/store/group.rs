@@ -12,17 +12,22 @@ use std::cell::RefCell;
 use zstd::bulk::Compressor;
 
 use super::{
-    CODEC_RAW, CODEC_ZSTD, HEADER, LEVEL, Stored, corrupt, decode, header, pack_object, verify,
+    CODEC_RAW, CODEC_ZSTD, FAST_LEVEL, HEADER, LEVEL, Stored, corrupt, decode, header, pack_object,
+    verify,
 };
 use crate::error::Result;
 use crate::id::ObjectId;
 
 pub(super) const CODEC_GROUP: u8 = 5;
 
-/// What a group is filled up to: whoever reads one member decompresses all of it.
+/// What a group of small members is filled up to: whoever reads one decompresses all of it.
 const FULL_BYTES: usize = 16 << 10;
-/// What is longer gains less from company than scattered reads of it would lose.
+/// What is longer gains less from such company than scattered reads of it would lose.
 const MEMBER_BYTES: usize = 3 << 10;
+/// Members of middle length have groups of their own: writing one of them costs more than reading what is around it.
+const MIDDLE_FULL_BYTES: usize = 64 << 10;
+const MIDDLE_SHORTEST: usize = (6 << 10) + 1;
+const MIDDLE_LONGEST: usize = 32 << 10;
 const MEMBERS_MAX: usize = 1024;
 
 /// What a reader takes: nothing that says more is looked into.
@@ -36,9 +41,43 @@ thread_local! {
         RefCell::new(Compressor::new(LEVEL).expect("zstd has this level"));
 }
 
+/// Which company an object is kept in.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    #[default]
+    Small,
+    Middle,
+}
+
+impl Class {
+    /// The class of content of this length; `None` if it is better kept alone.
+    pub(super) fn of(length: usize) -> Option<Self> {
+        match length {
+            ..=MEMBER_BYTES => Some(Self::Small),
+            MIDDLE_SHORTEST..=MIDDLE_LONGEST => Some(Self::Middle),
+            _ => None,
+        }
+    }
+
+    fn full_bytes(self) -> usize {
+        match self {
+            Self::Small => FULL_BYTES,
+            Self::Middle => MIDDLE_FULL_BYTES,
+        }
+    }
+
+    fn level(self) -> i32 {
+        match self {
+            Self::Small => LEVEL,
+            Self::Middle => FAST_LEVEL,
+        }
+    }
+}
+
 /// Objects that will be compressed together.
 #[derive(Default)]
 pub(super) struct Group {
+    class: Class,
     ids: Vec<ObjectId>,
     lengths: Vec<u8>,
     content: Vec<u8>,
@@ -46,14 +85,19 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Whether content of this length belongs into a group at all.
-    pub(super) fn admits(length: usize) -> bool {
-        length <= MEMBER_BYTES
+    /// An empty one for members of a class.
+    pub(super) fn of(class: Class) -> Self {
+        Self { class, ..Self::default() }
+    }
+
+    /// The class that its members have.
+    pub(super) fn class(&self) -> Class {
+        self.class
     }
 
     /// Whether it can take this much more.
     pub(super) fn has_room(&self, length: usize) -> bool {
-        self.content.len() + length <= FULL_BYTES && self.ids.len() < MEMBERS_MAX
+        self.content.len() + length <= self.class.full_bytes() && self.ids.len() < MEMBERS_MAX
     }
 
     pub(super) fn push(&mut self, id: ObjectId, bytes: &[u8]) {
@@ -101,6 +145,7 @@ impl Group {
         let start = out.len();
         out.resize(start + zstd::zstd_safe::compress_bound(self.content.len()), 0);
         let compressed = COMPRESSOR.with_borrow_mut(|compressor| {
+            compressor.set_compression_level(self.class.level())?;
             compressor.compress_to_buffer(&self.content, &mut out[start..])
         });
         match compressed {
@@ -237,6 +282,20 @@ mod tests {
             group.push(ObjectId::of(&noise), &noise);
         }
         assert_eq!(Members::open(group.compress()).unwrap().len(), FULL_BYTES / noise.len());
+        let mut group = Group::of(Class::Middle);
+        let noise = [0; MIDDLE_LONGEST];
+        while group.has_room(noise.len()) {
+            group.push(ObjectId::of(&noise), &noise);
+        }
+        assert_eq!(Members::open(group.compress()).unwrap().len(), 2);
+        assert!(MIDDLE_FULL_BYTES as u64 <= CONTENT_MAX);
+    }
+
+    #[test]
+    fn what_is_short_or_of_middle_length_has_company_of_its_own_kind() {
+        let classes = [0, 3072, 3073, 6144, 6145, 32_768, 32_769].map(Class::of);
+        let (small, middle) = (Some(Class::Small), Some(Class::Middle));
+        assert_eq!(classes, [small, small, None, None, middle, middle, None]);
     }
 
     #[test]

@@ -12,12 +12,12 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use super::chunks;
 use super::clones::{Cloned, Cloning};
 use super::files::{self, Lock};
-use super::group::Group;
+use super::group::{Class, Group};
 use super::local::read_start;
 use super::pack::{PackWriter, tend_orphans};
 use super::packs::List;
-use super::{CODEC_SEALED, HEADER, LARGE_OBJECT, LocalStore, Stored};
-use super::{compressed, corrupt, open_object, pack_secret, with_raw, with_stored};
+use super::{CODEC_SEALED, FAST_LEVEL, HEADER, LARGE_OBJECT, LEVEL, LocalStore, Stored};
+use super::{compressed, corrupt, open_object, pack_secret, with_raw, with_stored, with_stored_at};
 use crate::error::{Context, Error, Result};
 use crate::failpoint;
 use crate::id::ObjectId;
@@ -32,6 +32,10 @@ const WAITING_PART: usize = 4;
 /// What is larger is kept in pieces: against an earlier version it would find nothing, since zstd looks no
 /// further back than this.
 pub(crate) const WHOLE_MAX: usize = 2 << 20;
+
+/// Content alone in a pack that is compressed fast: where that was measured, it saves a fifth of the time and costs a
+/// twentieth of the room.
+const FAST: std::ops::RangeInclusive<usize> = (32 << 10) + 1..=512 << 10;
 
 /// A small object that must ride in the catalog's transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +77,9 @@ pub struct Intake<'s> {
     claimed: Mutex<HashSet<ObjectId>>,
     gathered: Mutex<Gathered>,
     /// Small objects that will be compressed together, once there is a pack.
-    group: Mutex<Group>,
+    small: Mutex<Group>,
+    /// The same for those of middle length.
+    middle: Mutex<Group>,
     /// Emptied ones, for their memory.
     spare: Mutex<Vec<Group>>,
     /// The buffer being written, and the right to write: taken while `gathered` is still held.
@@ -101,7 +107,8 @@ impl<'s> Intake<'s> {
             store,
             claimed: Mutex::default(),
             gathered: Mutex::new(Gathered::NOTHING),
-            group: Mutex::default(),
+            small: Mutex::default(),
+            middle: Mutex::new(Group::of(Class::Middle)),
             spare: Mutex::default(),
             writing: Mutex::default(),
             seen: OnceLock::new(),
@@ -342,9 +349,11 @@ impl<'s> Intake<'s> {
     }
 
     fn make_durable(&self) -> Result<Vec<Row>> {
-        let last = std::mem::take(&mut *lock(&self.group));
-        if !last.is_empty() {
-            self.append_group(last)?;
+        for class in [Class::Small, Class::Middle] {
+            let last = std::mem::replace(&mut *lock(self.group(class)), Group::of(class));
+            if !last.is_empty() {
+                self.append_group(last)?;
+            }
         }
         if self.unsettled.load(Ordering::Acquire) {
             self.store.packs.settle()?;
@@ -383,18 +392,30 @@ impl<'s> Intake<'s> {
         } else if (self.in_haste || base.is_some()) && self.has_rows() {
             let base = base.filter(|_| !self.in_haste);
             with_raw(bytes, |stored| self.append(id, &stored, base))
-        } else if Group::admits(bytes.len()) && !self.has_rows() {
-            self.take_grouped(id, bytes)
-        } else {
+        } else if self.has_rows() {
             with_stored(bytes, |stored| self.append(id, &stored, None))
+        } else if let Some(class) = Class::of(bytes.len()) {
+            self.take_grouped(class, id, bytes)
+        } else {
+            let level = if FAST.contains(&bytes.len()) { FAST_LEVEL } else { LEVEL };
+            with_stored_at(level, bytes, |stored| self.append(id, &stored, None))
+        }
+    }
+
+    fn group(&self, class: Class) -> &Mutex<Group> {
+        match class {
+            Class::Small => &self.small,
+            Class::Middle => &self.middle,
         }
     }
 
     /// Whoever fills a group compresses it, while others begin the next.
-    fn take_grouped(&self, id: ObjectId, bytes: &[u8]) -> Result<()> {
-        let mut group = lock(&self.group);
+    fn take_grouped(&self, class: Class, id: ObjectId, bytes: &[u8]) -> Result<()> {
+        let mut group = lock(self.group(class));
         let full = (!group.has_room(bytes.len())).then(|| {
-            let spare = lock(&self.spare).pop().unwrap_or_default();
+            let mut spare = lock(&self.spare);
+            let at = spare.iter().position(|spare| spare.class() == class);
+            let spare = at.map_or_else(|| Group::of(class), |at| spare.swap_remove(at));
             std::mem::replace(&mut *group, spare)
         });
         group.push(id, bytes);

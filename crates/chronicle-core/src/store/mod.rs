@@ -118,6 +118,8 @@ pub trait ContentStorage: Send + Sync {
 }
 
 const LEVEL: i32 = 3;
+/// For a capture that has so much that somebody waits for it: what it loses, larger groups gain.
+const FAST_LEVEL: i32 = 1;
 const CODEC_RAW: u8 = 0;
 const CODEC_ZSTD: u8 = 1;
 /// The first byte of a stored form that the key of a home sealed; its payload holds one of those above.
@@ -182,11 +184,16 @@ thread_local! {
 
 /// Compresses the bytes and lends the stored form out, without a copy of its own.
 fn with_stored<R>(bytes: &[u8], lend: impl FnOnce(Stored<'_>) -> R) -> R {
+    with_stored_at(LEVEL, bytes, lend)
+}
+
+fn with_stored_at<R>(level: i32, bytes: &[u8], lend: impl FnOnce(Stored<'_>) -> R) -> R {
     COMPRESSION.with_borrow_mut(|Compression { compressor, payload }| {
         let raw_length = bytes.len() as u64;
         payload.clear();
         payload.reserve(zstd::zstd_safe::compress_bound(bytes.len()));
-        match compressor.compress_to_buffer(bytes, payload) {
+        let set = compressor.set_compression_level(level);
+        match set.and_then(|()| compressor.compress_to_buffer(bytes, payload)) {
             Ok(length) if length < bytes.len() => {
                 lend(Stored { codec: CODEC_ZSTD, raw_length, payload })
             }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::Errno;
 
 use super::files::{self, Temporary};
-use super::group::{Group, Members, is_group};
+use super::group::{Class, Group, Members, is_group};
 use super::index::{self, Index, Location};
 use super::{
     CODEC_ZSTD, HEADER, LARGE_OBJECT, Stored, corrupt, open_object, repair, unpack_object,
@@ -320,7 +320,8 @@ impl PackWriter {
     /// Adds an object that lay alone, with others if it is small.
     fn gather(&mut self, id: ObjectId, stored: &[u8], group: &mut Group) {
         let small = Stored::parse(stored).ok().filter(|stored| {
-            stored.codec <= CODEC_ZSTD && Group::admits(stored.raw_length as usize)
+            stored.codec <= CODEC_ZSTD
+                && Class::of(stored.raw_length as usize) == Some(group.class())
         });
         // What is damaged stays as it is: `doctor` may make something of it.
         match small.and_then(|_| unpack_object(&id, stored).ok()) {

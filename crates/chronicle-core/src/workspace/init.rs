@@ -140,7 +140,8 @@ impl Workspace {
         let mut survey = survey(&self.roots, &table, &filter, &SurveyOptions::default())?;
         let tracked = Tracked::read(&self.root, &survey);
         survey.candidates.sort_by_cached_key(|candidate| {
-            (tracked.rank(candidate), candidate.path.parent(), candidate.path.clone())
+            // They come by path, and what is equal here stays in that order.
+            (tracked.rank(candidate), candidate.path.parent())
         });
         let total = survey.candidates.len() as u64;
         let mut progress = Progress { files_total: total, ..Progress::default() };

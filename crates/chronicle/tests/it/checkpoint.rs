@@ -150,7 +150,10 @@ impl Shop {
     fn git(&self, words: &[&str]) {
         let mut command = Command::new("git");
         command.args(["-c", "user.name=me", "-c", "user.email=me@example.org"]).args(words);
-        assert!(command.current_dir(self.cli.root()).status().unwrap().success(), "git {words:?}");
+        assert!(
+            command.current_dir(self.cli.root()).status().expect("git runs").success(),
+            "git {words:?}"
+        );
     }
 
     fn python(&self, words: &[&str]) -> (bool, String) {

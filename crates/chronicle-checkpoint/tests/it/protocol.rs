@@ -301,3 +301,16 @@ fn a_project_of_which_nothing_is_left_comes_back() {
     scene.restore("latest").unwrap();
     assert_eq!(all(), new);
 }
+
+/// What a package manager locked, and what a person names, is noted with its hash.
+#[test]
+fn lock_files_and_artefacts_are_noted_by_their_digests() {
+    let scene =
+        Scene::new(&DECLARED.replace("[checkpoint]\n", "[checkpoint]\nartefacts = ['app.bin']\n"));
+    fs::write(scene.root().join("requirements.txt"), "django==5\n").unwrap();
+    fs::write(scene.root().join("app.bin"), "built").unwrap();
+    let files = scene.create().unwrap().lock.files;
+    let digest = |text: &str| chronicle_core::ObjectId::of(text.as_bytes()).hex();
+    assert_eq!(files["requirements.txt"], digest("django==5\n"));
+    assert_eq!(files["app.bin"], digest("built"));
+}

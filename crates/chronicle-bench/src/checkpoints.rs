@@ -32,9 +32,7 @@ struct Scene {
 }
 
 pub(crate) fn rows(scratch: &Path) -> Result<Vec<Row>> {
-    let (small, small_bare) = freezes(scratch, SMALL)?;
-    let (tenth, tenth_bare) = freezes(scratch, TENTH)?;
-    let (large, large_bare) = freezes(scratch, LARGE)?;
+    let [(small, small_bare), (tenth, tenth_bare), (large, large_bare)] = freezes(scratch)?;
     let row = |what: &str, ours, limit, unit, beside, bound| {
         let what = what.to_owned();
         Row { what, ours, limit, unit, beside, bound }
@@ -79,6 +77,8 @@ impl Scene {
         cluster.start();
         let rows = "select g as id, repeat(md5(g::text), 30) as words from generate_series(1,";
         cluster.ask(&format!("create table filler as {rows} {filler}) g"))?;
+        // What a server would do by itself, some time during the measurement.
+        cluster.ask("vacuum freeze filler")?;
         cluster.ask("checkpoint")?;
         let mut made = cluster.client("pgbench");
         run(made.args(["-i", "-q", "-s", "1"]), &[0])?;
@@ -104,23 +104,32 @@ impl Scene {
     }
 }
 
-/// How long everything stood still, and a bare snapshot, in milliseconds, each after some work.
-fn freezes(scratch: &Path, filler: usize) -> Result<(f64, f64)> {
-    crate::say(&format!("freezes, {filler} rows"));
-    let scene = Scene::new(scratch, "btrfs", filler)?;
-    let mut workspace = scene.workspace("freezes")?;
-    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+/// How long everything stood still, and a bare snapshot, in milliseconds, each after some work: of clusters of three
+/// sizes, in turns.
+fn freezes(scratch: &Path) -> Result<[(f64, f64); 3]> {
+    let mut scenes = Vec::new();
+    for filler in [SMALL, TENTH, LARGE] {
+        crate::say(&format!("a cluster of {filler} rows"));
+        let scene = Scene::new(scratch, "btrfs", filler)?;
+        let workspace = scene.workspace("freezes")?;
+        scenes.push((scene, workspace, Vec::new(), Vec::new()));
+    }
+    crate::say("freezes");
     let request = CreateRequest { driver: Some("btrfs".to_owned()), ..CreateRequest::default() };
     for round in 0..ROUNDS {
-        scene.work()?;
-        ours.push(create(&mut workspace, &request)?.freeze.as_secs_f64() * 1e3);
-        scene.work()?;
-        let mut command = Command::new("btrfs");
-        command.args(["subvolume", "snapshot", "-r"]).arg(scene.cluster.data());
-        command.arg(scene.top.join(format!("bare-{round}")));
-        bare.push(run(&mut command, &[0])?.seconds * 1e3);
+        for (scene, workspace, ours, bare) in &mut scenes {
+            scene.work()?;
+            ours.push(create(workspace, &request)?.freeze.as_secs_f64() * 1e3);
+            scene.work()?;
+            let mut command = Command::new("btrfs");
+            command.args(["subvolume", "snapshot", "-r"]).arg(scene.cluster.data());
+            command.arg(scene.top.join(format!("bare-{round}")));
+            bare.push(run(&mut command, &[0])?.seconds * 1e3);
+        }
     }
-    Ok((median(ours), median(bare)))
+    let mut medians = scenes.into_iter().map(|(_, _, ours, bare)| (median(ours), median(bare)));
+    let mut next = || medians.next().ok_or("a cluster of each size");
+    Ok([next()?, next()?, next()?])
 }
 
 struct Store {

@@ -57,7 +57,9 @@ impl Plan {
     /// while `chronicle.toml` says something else.
     pub fn of(workspace: &Workspace) -> Result<Self> {
         refuse_pending(workspace, &workspace.settings()?.checkpoint)?;
-        Self::accepted(workspace)
+        let plan = Self::accepted(workspace)?;
+        plan.parts.iter().try_for_each(refuse_link)?;
+        Ok(plan)
     }
 
     /// The same, whatever `chronicle.toml` says by now: what is restored was captured by what a person
@@ -195,6 +197,9 @@ fn check(parts: &[Part], workspace: &Workspace) -> Result<()> {
             )));
         }
     }
+    for part in parts.iter().filter(|part| !part.kind.is_code()) {
+        refuse_around(part, workspace)?;
+    }
     let data =
         || parts.iter().filter(|part| !part.kind.is_code() && part.kind != PartKind::Database);
     for outer in data() {
@@ -208,6 +213,36 @@ fn check(parts: &[Part], workspace: &Workspace) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A link is exchanged as a link, and what it leads to would stay as it is.
+fn refuse_link(part: &Part) -> Result<()> {
+    match fs::read_link(&part.path) {
+        Ok(to) if part.kind != PartKind::Database => Err(Error::Declared(format!(
+            "Part {:?} is a symbolic link: declare what it leads to, {}",
+            part.name,
+            part.path.with_file_name(to).display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// What holds the workspace or its history cannot be exchanged with something older.
+fn refuse_around(part: &Part, workspace: &Workspace) -> Result<()> {
+    if part.kind == PartKind::Database {
+        return Ok(());
+    }
+    let inside = [
+        (workspace.root().to_owned(), "the workspace, whose files are in every checkpoint anyway"),
+        (workspace.checkpoint_directory(), "Chronicle's home, where checkpoints are kept"),
+    ];
+    match inside.into_iter().find(|(inner, _)| inner.starts_with(&part.path)) {
+        None => Ok(()),
+        Some((_, what)) => Err(Error::Declared(format!(
+            "Part {:?} holds {what}: declare the directories below it that are meant",
+            part.name
+        ))),
+    }
 }
 
 /// What of a workspace a checkpoint would be made of: repositories, databases, clusters.

@@ -65,6 +65,7 @@ impl Driver for Btrfs {
             PartKind::Postgres => postgres::schemas(part)?,
             _ => None,
         };
+        kept::write_out(&part.path)?;
         Ok(Box::new(Snapshot { part: part.clone(), copy, schemas, made: false }))
     }
 

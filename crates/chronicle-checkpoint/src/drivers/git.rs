@@ -25,6 +25,7 @@ const VERSION: u32 = 1;
 const BUNDLE: &str = "bundle";
 const REFS: &str = "refs";
 const HEAD: &str = "head";
+const REMOTE: &str = "remote";
 /// How long git may take for what is quick.
 const QUICK: Duration = Duration::from_secs(30);
 /// How long it may take to pack.
@@ -120,6 +121,7 @@ impl Capture for GitCapture<'_> {
         let Some(look) = &self.look else { return Ok(nothing()) };
         let mut parameters = Parameters::from([(HEAD.to_owned(), look.head.clone())]);
         parameters.insert(REFS.to_owned(), ObjectId::of(look.refs.as_bytes()).hex());
+        parameters.extend(remote(&self.part.path)?.map(|at| (REMOTE.to_owned(), at)));
         let mut bytes = 0;
         let mut objects = Vec::new();
         if let Some((id, length)) = self.bundle(&parameters)? {
@@ -180,6 +182,26 @@ impl GitCapture<'_> {
         let kept = self.site.contents.put_stream(&mut output)?;
         program.finish(LONG)?;
         Ok(kept)
+    }
+}
+
+/// Where commits can be had again, without anybody's password.
+fn remote(path: &Path) -> Result<Option<String>> {
+    let all = answer(path, &["config", "--get-regexp", r"^remote\..*\.url$"])?.unwrap_or_default();
+    let first = all.lines().next().and_then(|line| line.split_once(' ')).map(|(_, url)| url);
+    Ok(first.map(|url| match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
+        _ => url.to_owned(),
+    }))
+}
+
+/// What to type so that commits which were on a remote are there again.
+fn fetch_again(path: &Path, captured: &Captured, repository: bool) -> String {
+    let quoted = format!("'{}'", path.display().to_string().replace('\'', "'\\''"));
+    match (repository, captured.parameters.get(REMOTE)) {
+        (false, Some(url)) => format!("Clone it again: git clone '{url}' {quoted}"),
+        (false, None) => format!("Clone it again into {quoted}"),
+        (true, _) => format!("Fetch it first: git -C {quoted} fetch --all"),
     }
 }
 
@@ -311,17 +333,22 @@ impl Driver for Git {
         let path = &restoration.part.path;
         if !path.is_dir() && !captured.absent {
             let why = format!("{} is not there", path.display());
-            let next = format!("Make the directory again: mkdir -p {}", path.display());
+            let next = match captured.parameters.contains_key(BUNDLE) {
+                true => format!("Make the directory again: mkdir -p '{}'", path.display()),
+                false => fetch_again(path, captured, false),
+            };
             return Ok(vec![Problem::new("missing_repository", why, next)]);
         }
         let Some(commit) = &captured.revision else { return Ok(Vec::new()) };
-        let has = is_repository(path)? && Self::has_commit(path, commit)?;
+        let repository = is_repository(path)?;
+        let has = repository && Self::has_commit(path, commit)?;
         if has || captured.parameters.contains_key(BUNDLE) {
             return Ok(Vec::new());
         }
         let why =
             format!("commit {commit} is not in {} any more, and was on a remote", path.display());
-        Ok(vec![Problem::new("commit_gone", why, "Fetch it first: git fetch --all")])
+        let next = fetch_again(path, captured, repository);
+        Ok(vec![Problem::new("commit_gone", why, next)])
     }
 
     fn restore(&self, _restoration: &Restoration<'_>) -> Result<Staged> {

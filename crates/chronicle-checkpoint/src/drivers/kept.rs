@@ -60,6 +60,13 @@ pub(super) fn place_for(part: &Part, site: &Site<'_>) -> Result<PathBuf> {
     })
 }
 
+/// Has the file system write out what it holds in memory. A snapshot or a clone begins with that, so what is
+/// written before the freeze is not waited for inside it.
+pub(super) fn write_out(top: &Path) -> Result<()> {
+    let opened = File::open(top).at("open", top)?;
+    rustix::fs::syncfs(&opened).at("sync", top)
+}
+
 /// A copy that goes away again unless it is kept.
 pub(super) struct Copy<'s> {
     pub(super) place: PathBuf,

@@ -67,7 +67,7 @@ impl Server {
             text => text.at("read", part.path.join("postmaster.pid"))?,
         };
         let line = |number: usize| text.lines().nth(number).unwrap_or_default().trim().to_owned();
-        let alive = !line(0).is_empty() && Path::new("/proc").join(line(0)).exists();
+        let alive = is_running(&line(0), &part.path)?;
         let about = fs::metadata(&part.path).at("examine", &part.path)?;
         let owner = (about.uid(), about.gid());
         let programs = programs(part);
@@ -127,6 +127,40 @@ impl Server {
             }
         }
         Ok(found.join(", "))
+    }
+}
+
+/// Whether the process that a data directory names is its server. Another one on the same data, which has
+/// another number here, is in a container: it can be neither asked nor stopped from here, and its files
+/// must not be taken for those of a server that stands still.
+pub(super) fn is_running(pid: &str, data: &Path) -> Result<bool> {
+    let place = fs::metadata(data).at("examine", data)?;
+    let works_there = |process: &Path| {
+        let about = fs::metadata(process.join("cwd"));
+        about.map(|about| (about.dev(), about.ino()) == (place.dev(), place.ino()))
+    };
+    let named = Path::new("/proc").join(pid);
+    let is_named = pid.bytes().all(|byte| byte.is_ascii_digit()) && !pid.is_empty();
+    let seen = if is_named { works_there(&named) } else { Ok(false) };
+    if matches!(seen, Ok(true)) {
+        return Ok(true);
+    }
+    let is_server = |process: &Path| {
+        let called = fs::read_to_string(process.join("comm")).unwrap_or_default();
+        called.starts_with("postgres") && works_there(process).unwrap_or(false)
+    };
+    let all = fs::read_dir("/proc").at("list", "/proc")?.flatten();
+    match all.map(|item| item.path()).find(|process| is_server(process)) {
+        // Whose process it is cannot be seen by everybody.
+        None => Ok(seen.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)),
+        Some(process) => {
+            let why = format!(
+                "its server runs in a container ({}), where it cannot be stopped or asked from here",
+                process.display()
+            );
+            let next = "Declare the database itself instead: database = \"postgres://...\"";
+            Err(Problem::new("server_elsewhere", why, next).into())
+        }
     }
 }
 
@@ -338,9 +372,12 @@ pub(super) fn gate(restoration: &Restoration<'_>) -> Result<Vec<Problem>> {
     let (path, captured) = (&restoration.part.path, restoration.captured);
     let mut problems = gate_path(restoration)?;
     // What stands there becomes a checkpoint first, and must not turn out to be none once it is stopped.
-    match refuse_tablespaces(path) {
-        Err(Error::Refused(problem)) => problems.push(problem),
-        other => other?,
+    let stops = Server::of(restoration.part).map(drop);
+    for asked in [refuse_tablespaces(path), stops] {
+        match asked {
+            Err(Error::Refused(problem)) => problems.push(problem),
+            other => other?,
+        }
     }
     if let (Some(system), Some(was)) = (system_identifier(path), captured.parameters.get("system"))
         && system.to_string() != *was

@@ -58,6 +58,7 @@ impl Driver for Reflink {
             PartKind::Postgres => (postgres::schemas(part)?, Backup::begin(part, site.id)?),
             _ => (None, None),
         };
+        kept::write_out(&part.path)?;
         let part = part.clone();
         Ok(Box::new(Cloned { part, copy, backup, revision: None, schemas, made: false }))
     }

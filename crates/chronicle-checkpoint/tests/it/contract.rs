@@ -6,6 +6,8 @@ use chronicle_checkpoint::{
     Captured, Contents, Deadline, Driver, End, Part, PartKind, Restoration, Site, drivers,
 };
 use chronicle_core::{LocalStore, Workspace};
+use chronicle_testing::mounted::Mounted;
+use chronicle_testing::shared::skip;
 
 use crate::scene::{DECLARED, Scene};
 
@@ -100,6 +102,36 @@ fn universal(
     let (change, state) = (|| change(&scene), || state(&scene));
     let subject = Subject { workspace: &workspace, part, change: &change, state: &state };
     check(drivers::named("universal").unwrap().as_ref(), &subject);
+}
+
+/// A directory on a real file system of this kind.
+fn on(kind: &str, driver: &str) {
+    let mounted = match Mounted::new(kind, 1 << 30) {
+        Ok(mounted) => mounted,
+        Err(why) => return skip(&format!("contract::{driver}_keeps_the_contract"), &why),
+    };
+    let (scene, data) = (Scene::new(DECLARED), mounted.at().join("data"));
+    match driver {
+        "btrfs" => drivers::btrfs::make_data_directory(&data).unwrap(),
+        _ => std::fs::create_dir(&data).unwrap(),
+    }
+    let write = |text: &str| std::fs::write(data.join("file"), text).unwrap();
+    write("one");
+    let state = || std::fs::read_to_string(data.join("file")).unwrap();
+    let change = || write("another");
+    let (workspace, part) = (scene.open(), Part::new("subject", PartKind::Directory, &data));
+    let subject = Subject { workspace: &workspace, part, change: &change, state: &state };
+    check(drivers::named(driver).unwrap().as_ref(), &subject);
+}
+
+#[test]
+fn btrfs_keeps_the_contract() {
+    on("btrfs", "btrfs");
+}
+
+#[test]
+fn reflink_keeps_the_contract() {
+    on("xfs", "reflink");
 }
 
 #[test]

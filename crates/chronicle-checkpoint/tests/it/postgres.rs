@@ -109,3 +109,52 @@ fn a_running_cluster_comes_back_with_its_code() {
     scene.restore(&restored.present.id.hex()).unwrap();
     assert_eq!(cluster.ask("SELECT version_num FROM alembic_version"), "two");
 }
+
+/// A server that stands still inside the freeze held it for ever. It is given up at the limit, and goes on.
+#[test]
+fn a_server_that_does_not_answer_is_not_waited_for_longer_than_the_limit() {
+    let holder = tempfile::tempdir().unwrap();
+    let Some(cluster) = Cluster::start(holder.path()) else { return };
+    let pid = std::fs::read_to_string(cluster.data.join("postmaster.pid")).unwrap();
+    let pid = pid.lines().next().unwrap();
+    let part = format!(
+        "[[checkpoint.part]]\nname = \"db\"\npostgres = {:?}\n[[checkpoint.command]]\n\
+         freeze = [\"pkill\", \"-STOP\", \"-P\", \"{pid}\"]\nthaw = [\"pkill\", \"-CONT\", \"-P\", \"{pid}\"]\n",
+        cluster.data
+    );
+    let scene = Scene::new(&[DECLARED, &part].concat());
+    let limit = Some(std::time::Duration::from_millis(1500));
+    let request = chronicle_checkpoint::CreateRequest { limit, ..Default::default() };
+    let begun = std::time::Instant::now();
+    let failed = chronicle_checkpoint::create(&mut scene.open(), &request).unwrap_err();
+    assert_eq!(failed.code(), "freeze_limit", "{failed}");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(60));
+    assert!(scene.open().checkpoints().unwrap().is_empty());
+    assert_eq!(cluster.ask("SELECT 1"), "1");
+    assert_eq!(cluster.ask("SELECT count(*) FROM pg_replication_slots"), "0");
+}
+
+/// A server in a container has another number there than here. Its files were copied as if it stood still.
+#[test]
+fn a_cluster_whose_server_runs_in_a_container_is_refused() {
+    let holder = tempfile::tempdir().unwrap();
+    let Some(cluster) = Cluster::start(holder.path()) else { return };
+    run(as_user("pg_ctl").args(["stop", "-m", "fast", "-w", "-D"]).arg(&cluster.data));
+    let part = format!("[[checkpoint.part]]\nname = \"db\"\npostgres = {:?}\n", cluster.data);
+    let scene = Scene::new(&[DECLARED, &part].concat());
+    let made = scene.create().unwrap();
+    let mut inside = Command::new("unshare");
+    inside.args(["--pid", "--fork", "--kill-child", "setpriv"]);
+    inside.args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups"]);
+    inside.arg(Path::new(PROGRAMS).join("postgres")).args(["-c", "listen_addresses=", "-k"]);
+    inside.arg(&cluster.socket).arg("-D").arg(&cluster.data).current_dir("/");
+    let mut inside = inside.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let noted = || std::fs::read_to_string(cluster.data.join("postmaster.pid")).unwrap_or_default();
+    while !noted().contains("ready") {}
+    assert_eq!(scene.create().err().map(|it| it.code()), Some("server_elsewhere"));
+    let restored = scene.restore(&made.record.id.hex());
+    assert_eq!(restored.err().map(|it| it.code()), Some("server_elsewhere"));
+    assert_eq!(cluster.ask("SELECT 1"), "1", "it still runs");
+    inside.kill().unwrap();
+    inside.wait().unwrap();
+}

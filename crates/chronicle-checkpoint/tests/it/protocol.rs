@@ -237,3 +237,80 @@ fn a_part_behind_a_link_is_where_the_link_leads() {
     assert_eq!(scene.restore("latest").unwrap_err().code(), "moved_part");
     assert_eq!(fs::read_to_string(link.join("data/file")).unwrap(), "other");
 }
+
+/// `directory = "."` was taken: a restore would have exchanged the workspace itself, and with a home inside it
+/// everything that it was made from.
+#[test]
+fn what_cannot_be_a_part_is_refused_with_words() {
+    let check = |declared: &str, expected: &str| {
+        let scene = Scene::bare(&format!("[[checkpoint.part]]\nname = 'x'\n{declared}\n"));
+        std::os::unix::fs::symlink("app.db", scene.root().join("link.db")).unwrap();
+        std::os::unix::fs::symlink("uploads", scene.root().join("link")).unwrap();
+        scene.adopt();
+        let refused = scene.create().unwrap_err();
+        assert_eq!(refused.code(), "declared", "{declared}: {refused}");
+        assert!(refused.to_string().contains(expected), "{declared}: {refused}");
+    };
+    check("directory = '.'", "holds the workspace");
+    check("directory = '..'", "holds the workspace");
+    check("directory = '../home'", "holds Chronicle's home");
+    check("directory = 'link'", "is a symbolic link: declare what it leads to");
+    check("sqlite = 'link.db'", "is a symbolic link: declare what it leads to");
+    check(
+        "directory = 'uploads'\n[[checkpoint.part]]\nsqlite = 'uploads/a.db'",
+        "lies inside part",
+    );
+    check("directory = 'uploads'\ngit = '.'", "not exactly one of");
+    check("directory = 'uploads'\n[[checkpoint.part]]\nname = 'x'\nsqlite = 'app.db'", "Two parts");
+    check("git = '../elsewhere'", "lies outside the workspace");
+}
+
+/// Everything below the project is gone, its repositories too: names that are no text, a detached HEAD, what
+/// was staged and stashed, and the commits come back.
+#[test]
+fn a_project_of_which_nothing_is_left_comes_back() {
+    use std::os::unix::ffi::OsStrExt;
+    let scene = Scene::new(DECLARED);
+    let root = scene.root();
+    let odd = root.join(std::ffi::OsStr::from_bytes(b"na\xffme with spaces"));
+    fs::write(&odd, "odd").unwrap();
+    git(&root, &["checkout", "-q", "--detach"]);
+    fs::write(root.join("lib/code.py"), "stashed").unwrap();
+    git(&root.join("lib"), &["stash", "-q"]);
+    fs::write(root.join("staged"), "staged").unwrap();
+    git(&root, &["add", "staged"]);
+    let all = || {
+        let lists = [&["stash", "list"][..], &["log", "--oneline", "--all"], &["branch"]];
+        let said: Vec<_> = lists
+            .iter()
+            .flat_map(|words| [git(&root, words), git(&root.join("lib"), words)])
+            .collect();
+        (scene.state(), said, fs::read_to_string(&odd).ok())
+    };
+    let new = all();
+    scene.create().unwrap();
+    for item in fs::read_dir(&root).unwrap().flatten() {
+        match item.file_type().unwrap().is_dir() {
+            true => fs::remove_dir_all(item.path()).unwrap(),
+            false => fs::remove_file(item.path()).unwrap(),
+        }
+    }
+    let refused = scene.restore("latest").unwrap_err();
+    assert_eq!(refused.code(), "missing_repository");
+    fs::create_dir(root.join("lib")).unwrap();
+    scene.restore("latest").unwrap();
+    assert_eq!(all(), new);
+}
+
+/// What a package manager locked, and what a person names, is noted with its hash.
+#[test]
+fn lock_files_and_artefacts_are_noted_by_their_digests() {
+    let scene =
+        Scene::new(&DECLARED.replace("[checkpoint]\n", "[checkpoint]\nartefacts = ['app.bin']\n"));
+    fs::write(scene.root().join("requirements.txt"), "django==5\n").unwrap();
+    fs::write(scene.root().join("app.bin"), "built").unwrap();
+    let files = scene.create().unwrap().lock.files;
+    let digest = |text: &str| chronicle_core::ObjectId::of(text.as_bytes()).hex();
+    assert_eq!(files["requirements.txt"], digest("django==5\n"));
+    assert_eq!(files["app.bin"], digest("built"));
+}

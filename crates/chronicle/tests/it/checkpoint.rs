@@ -98,6 +98,63 @@ fn an_application_with_migrations_survives_an_agent_that_resets_its_database() {
     env.call(["verify", "--deep"]).ok();
 }
 
+#[test]
+fn checkpoints_are_listed_compared_looked_at_and_dropped() {
+    let parts =
+        "[[checkpoint.part]]\nsqlite = 'app.db'\n[[checkpoint.part]]\ndirectory = 'uploads'\n";
+    let cli = Cli::adopted(&[("chronicle.toml", parts), ("uploads/a", "1"), ("code", "1")]);
+    let sql = |text: &str| {
+        let root = cli.root();
+        assert!(
+            python(
+                &root,
+                &[
+                    "-c",
+                    &format!("import sqlite3; sqlite3.connect('app.db').executescript({text:?})")
+                ]
+            )
+            .0
+        );
+    };
+    sql("CREATE TABLE t (a); PRAGMA user_version = 1");
+    cli.call(["checkpoint", "create", "one"]).ok();
+    sql("DROP TABLE t; PRAGMA user_version = 2");
+    cli.call(["checkpoint", "create", "two"]).ok();
+    let diff = cli.call(["checkpoint", "diff", "one", "two", "--json"]).ok().json();
+    let change = |name: &str| {
+        let parts = diff["parts"].as_array().expect("parts");
+        parts.iter().find(|part| part["part"] == name).expect("the part").clone()
+    };
+    assert_eq!(change("uploads")["change"], "same", "{diff}");
+    assert_eq!(change("app.db")["from"], "user_version 1", "{diff}");
+    assert_eq!(change("app.db")["to"], "user_version 2", "{diff}");
+    // One part is refused, with words and without changing anything.
+    for reason in [&[][..], &["--partial-anyway", ""]] {
+        let words = ["checkpoint", "restore", "one", "--part", "app.db", "--yes", "--json"];
+        let refused = cli.call(words.iter().chain(reason)).exits(3).error();
+        assert_eq!(refused["code"], "partial");
+    }
+    let look = cli.home().with_file_name("look");
+    cli.call(["checkpoint", "restore", "one", "--to", look.to_str().expect("a path")]).ok();
+    assert_eq!(fs::read_to_string(look.join("uploads/a")).expect("the data"), "1");
+    assert!(look.join("app.db").exists() && look.join("chronicle.lock").exists());
+    let again = cli.call(["checkpoint", "restore", "one", "--to", look.to_str().expect("a path")]);
+    assert!(again.exits(1).stderr.contains("exists"), "nothing is written over");
+    cli.call(["checkpoint", "restore", "one", "--yes"]).ok();
+    let count = || {
+        let all = cli.call(["checkpoint", "list", "--json"]).ok().json();
+        all["checkpoints"].as_array().expect("a list").len()
+    };
+    assert_eq!(count(), 3);
+    cli.call(["checkpoint", "prune", "--keep", "0", "--dry-run"]).ok();
+    assert_eq!(count(), 3);
+    cli.call(["checkpoint", "prune", "--keep", "0"]).ok();
+    assert_eq!(count(), 2, "what has a name stays");
+    cli.call(["checkpoint", "prune", "two"]).ok();
+    cli.call(["checkpoint", "verify"]).ok();
+    assert_eq!(count(), 1);
+}
+
 /// The shop, in a workspace, with its databases.
 struct Shop {
     cli: Cli,
@@ -150,7 +207,10 @@ impl Shop {
     fn git(&self, words: &[&str]) {
         let mut command = Command::new("git");
         command.args(["-c", "user.name=me", "-c", "user.email=me@example.org"]).args(words);
-        assert!(command.current_dir(self.cli.root()).status().unwrap().success(), "git {words:?}");
+        assert!(
+            command.current_dir(self.cli.root()).status().expect("git runs").success(),
+            "git {words:?}"
+        );
     }
 
     fn python(&self, words: &[&str]) -> (bool, String) {

@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdin};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use super::postgres::is_running;
 use crate::driver::Deadline;
 use crate::error::{Context, Error, Problem, Result};
 use crate::exchange::exists;
@@ -188,9 +189,10 @@ fn address(data: &Path) -> Result<Option<(String, String)>> {
         return Ok(None);
     }
     let text = fs::read_to_string(&file).at("read", &file)?;
-    Ok(parse_address(&text)
-        .filter(|(pid, ..)| Path::new("/proc").join(pid).exists())
-        .map(|(_, sockets, port)| (sockets, port)))
+    match parse_address(&text) {
+        Some((pid, sockets, port)) if is_running(&pid, data)? => Ok(Some((sockets, port))),
+        _ => Ok(None),
+    }
 }
 
 /// The process, the directory of its socket and its port, from the lines that a server writes.

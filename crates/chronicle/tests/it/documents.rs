@@ -8,7 +8,10 @@
 //! <!-- sh: COMMAND -->          typed too: what the reader's project looks like, or waiting for something
 //! <!-- not run: REASON -->      the next block is only shown
 //! <!-- needs: PATH -->          the next block is only shown where there is no such file
+//! <!-- all of it needs: PATH -->  the same for the whole document
 //! ```
+//!
+//! `$TOOLS` is where the tests' own tools are.
 #![allow(clippy::unwrap_used, reason = "a test that cannot prepare its world fails")]
 
 use std::fmt::Write as _;
@@ -78,8 +81,27 @@ fn script(all: &[Typed], said: &Path) -> String {
     script
 }
 
+/// Where the tests' own tools are.
+fn tools() -> String {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    top.canonicalize().unwrap().join("target/tools").display().to_string()
+}
+
+/// Whether everything is there without which a document cannot be played at all.
+fn can_be_played(text: &str) -> bool {
+    let needs = text.lines().filter_map(|line| line.strip_prefix("<!-- all of it needs:"));
+    let mut paths =
+        needs.map(|rest| rest.trim_end_matches("-->").trim().replace("$TOOLS", &tools()));
+    paths.all(|path| Path::new(&path).exists())
+}
+
 /// Types a document and says what went wrong.
 fn play(document: &Path) -> Result<usize, String> {
+    if !can_be_played(&fs::read_to_string(document).unwrap()) {
+        let name = document.file_name().unwrap().to_string_lossy().into_owned();
+        chronicle_testing::shared::skip(&name, "what the document needs is not installed");
+        return Ok(0);
+    }
     let env = Env::new(env!("CARGO_BIN_EXE_chronicle"));
     let (home, said, bin) =
         (env.base().join("me"), env.base().join("said"), env.base().join("bin"));
@@ -99,6 +121,7 @@ fn play(document: &Path) -> Result<usize, String> {
         .env("PATH", path)
         .env("HOME", &home)
         .env("TMPDIR", env.base())
+        .env("TOOLS", tools())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -169,5 +192,6 @@ fn a_document_that_lies_is_noticed() {
     assert_eq!(check("<!-- not run: it fails -->\n```console\n$ false\n```\n"), Ok(0));
     assert_eq!(check("<!-- needs: /no/such/file -->\n```console\n$ false\n```\n"), Ok(0));
     assert!(check("<!-- needs: /dev/null -->\n```console\n$ false\n```\n").is_err());
+    assert_eq!(check("<!-- sh: test -n \"$TOOLS\" -->\n"), Ok(1));
     assert_eq!(check("<!-- sh: touch a -->\n```console\n$ ls\na\n```\n"), Ok(2));
 }

@@ -84,3 +84,64 @@ fn a_format_that_is_none_is_refused_and_other_commands_do_not_ask() {
     call(&["status"]).ok();
     cli.call(["watch", "--log-format", "xml"]).exits(2);
 }
+
+/// A collector on loopback: gives the spans of every request until it was told to end.
+#[cfg(feature = "otel")]
+fn collect(listener: std::net::TcpListener) -> Vec<Value> {
+    use std::io::{Read, Write};
+    let mut spans = Vec::new();
+    loop {
+        let mut reader = BufReader::new(listener.accept().unwrap().0);
+        let (mut line, mut length) = (String::new(), 0);
+        while reader.read_line(&mut line).unwrap() > 2 {
+            if let Some(value) = line.strip_prefix("content-length: ") {
+                length = value.trim().parse().unwrap();
+            }
+            line.clear();
+        }
+        if length == 0 {
+            return spans;
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+        let request: Value = serde_json::from_slice(&body).unwrap();
+        spans.extend(
+            request["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone(),
+        );
+    }
+}
+
+/// Everything that a host and a replica told of is at the collector when they have ended.
+#[cfg(feature = "otel")]
+#[test]
+fn a_collector_gets_the_spans_of_host_and_replica() {
+    let cli = world();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let collector = std::thread::spawn(move || collect(listener));
+    let with = |mut command: Command| {
+        command.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}"));
+        command
+    };
+    let socket = cli.home().with_file_name("run").join("s");
+    let socket = socket.to_str().unwrap();
+    let mut host = with(cli.command(["serve", "--socket", socket]));
+    let mut host = host.stderr(Stdio::piped()).spawn().unwrap();
+    // It listens when it says so.
+    BufReader::new(host.stderr.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+    let replica = cli.home().with_file_name("replica");
+    let words = ["connect", "--once", "--socket", socket, replica.to_str().unwrap()];
+    done(with(cli.command(words)).output().unwrap()).ok();
+    let process = rustix::process::Pid::from_child(&host);
+    rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+    assert!(host.wait().unwrap().success());
+    drop(std::net::TcpStream::connect(address).unwrap());
+    let spans = collector.join().unwrap();
+    let has = |name: &str| spans.iter().any(|span| span["name"] == format!("chronicle.{name}"));
+    assert!(has("admitted") && has("closed") && has("welcome"), "{spans:?}");
+    let refused = with(cli.command(["serve", "--socket", socket]))
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", "https://elsewhere:4318")
+        .output();
+    assert!(done(refused.unwrap()).exits(1).stderr.contains("OTEL_EXPORTER_OTLP_ENDPOINT"));
+}

@@ -1,5 +1,5 @@
 """The jobs, each in turns for every peer on trees of several sizes. What fails is kept as a failure and the rest goes on."""
-import os, shutil, subprocess, sys, time
+import json, os, shutil, subprocess, sys, time
 from pathlib import Path
 
 from . import ground, peers
@@ -12,7 +12,8 @@ EDITS = 1000
 class World:
     """Where it runs, what is built, and what was measured so far."""
 
-    def __init__(self, place, bin, tools, small=False):
+    def __init__(self, place, bin, tools, small=False, sizes=(), out=None):
+        self.sizes, self.out = list(sizes), out
         self.place, self.bin, self.tools, self.small = Path(place), Path(bin), Path(tools), small
         self.mounts = os.geteuid() == 0
         self.cells, self.failures, self.remarks, self.missing = [], [], [], {}
@@ -27,6 +28,14 @@ class World:
     def put(self, job, size, peer, value, unit, note=""):
         self.cells.append({"job": job, "size": size, "peer": peer, "value": value, "unit": unit, "note": note})
         print(f"{time.monotonic() - self.begun:6.0f} s  {job:8} {size:7}  {peer:16} {value:12.3f} {unit} {note}", file=sys.stderr, flush=True)
+
+        self.save()
+
+    def save(self):
+        """After every figure: a run that is stopped has measured what it has measured."""
+        if self.out:
+            told = {"sizes": self.sizes, "small": self.small, "cells": self.cells, "failures": self.failures, "remarks": self.remarks, "missing": self.missing}
+            Path(self.out).write_text(json.dumps(told, indent=1))
 
     def fail(self, where, error):
         self.failures.append(f"{where}: {str(error).splitlines()[0][:300] if str(error) else type(error).__name__}")
@@ -43,19 +52,21 @@ class Trees:
 
     def __init__(self, world, size):
         self.world, self.size, self.at = world, size, world.place / f"trees-{size}"
-        self.top, self.version, self.here = self.at / "tree", 0, []
+        self.top, self.version, self.here, self.begun = self.at / "tree", 0, [], []
         ground.make(self.top, size)
 
     def jobs(self):
-        self.begin()
-        for job in (self.look, self.edit, self.shell, self.rewind, self.store):
-            job()
-        for peer in self.here:
-            try:
-                peer.close()
-            except OSError as error:
-                self.world.fail(f"{peer.key} at its end", error)
-        shutil.rmtree(self.at)
+        try:
+            self.begin()
+            for job in (self.look, self.edit, self.shell, self.rewind, self.store):
+                job()
+        finally:
+            for peer in self.begun:
+                try:
+                    peer.close()
+                except OSError as error:
+                    self.world.fail(f"{peer.key} at its end", error)
+            shutil.rmtree(self.at, ignore_errors=True)
 
     def each(self, job, work, needs):
         """Does `work` for each peer that has such a thing; one that fails is left out from then on."""
@@ -83,6 +94,7 @@ class Trees:
                     top = self.at / f"tree-{kind.key}"
                     subprocess.run(["cp", "-a", self.top, top], check=True)
                 peer = kind(top, self.at / f"place-{kind.key}", self.world)
+                self.begun.append(peer)
                 ground.warm(peer.top)
                 os.sync()
                 again = 1 if self.size > 10_000 or self.world.small else 3

@@ -386,14 +386,14 @@ class AgentUndo(Peer):
         time.sleep(1.5)
         return seconds
 
-    def events(self):
+    def events(self, what="coalesce(max(id), 0)", after=0):
         with sqlite3.connect(f"file:{self.top / '.agent-undo/timeline.db'}?mode=ro", uri=True) as timeline:
-            return timeline.execute("select coalesce(max(id), 0) from events").fetchone()[0]
+            return timeline.execute(f"select {what} from events where id > ?", [after]).fetchone()[0]
 
     def shell(self, change):
         was, begun = self.events(), time.perf_counter()
         wanted = change() or 1
-        while self.events() < was + wanted:
+        while self.events("count(distinct path)", was) < wanted:
             if time.perf_counter() - begun > 60:
                 raise Failed("its watcher did not see every change in a minute")
             time.sleep(0.002)

@@ -149,14 +149,15 @@ class Fleet:
         wait("every sandbox", lambda: all((top / ground.path(0)).exists() for top in self.sandboxes), 180)
         time.sleep(1)
 
-    def write(self, rounds, seed=0):
-        """Each sandbox writes files of its own, one by one; then until all are in the host's directory."""
+    def write(self, rounds, seed=0, at_once=1):
+        """Each sandbox writes files of its own, so many at once; then until all are in the host's directory."""
         names = []
         for turn in range(rounds):
             for number, top in enumerate(self.sandboxes):
-                name = f"from{number}-{seed}-{turn}.txt"
-                (top / name).write_bytes(ground.content(number * 1000 + turn, seed)[:1024])
-                names.append(name)
+                for which in range(at_once):
+                    name = f"from{number}-{seed}-{turn}-{which}.txt"
+                    (top / name).write_bytes(ground.content(number * 1000 + turn * 20 + which, seed)[:1024])
+                    names.append(name)
                 # Not all in one moment, which no fleet does.
                 time.sleep(0.5 / len(self.sandboxes))
         wait("what the sandboxes wrote", lambda: all((self.top / name).exists() for name in names), 240)
@@ -165,12 +166,25 @@ class Fleet:
     def meters(self):
         return {**self.postgres.figures(), "bucket": self.moto.bytes()[0], **self.moto.requests()}
 
-    def spent(self, rounds, seed=0):
+    def spent(self, rounds, seed=0, at_once=1):
         before = self.meters()
-        count = self.write(rounds, seed)
+        count = self.write(rounds, seed, at_once)
         time.sleep(1)
         after = self.meters()
         return count, {name: after[name] - before[name] for name in after}
+
+    def units(self, rounds):
+        """What a commit and what a write costs: told apart by writes one by one and many at once. How many writes a commit takes along is the
+        sandboxes' habit, and how busy the machine is."""
+        ones, one = self.spent(rounds, seed=11)
+        bursts, many = self.spent(rounds, seed=12, at_once=10)
+        found = {}
+        for meter in one:
+            apart = one["commits"] * bursts - many["commits"] * ones
+            write = (one["commits"] * many[meter] - many["commits"] * one[meter]) / apart if apart else 0
+            write = max(write, 0)
+            found[meter] = {"commit": max((one[meter] - write * ones) / max(one["commits"], 1), 0), "write": write}
+        return found
 
     def join_seconds(self):
         """How long a second host takes to follow the whole log, and how many records that has."""

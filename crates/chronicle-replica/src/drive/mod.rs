@@ -14,6 +14,7 @@ mod merges;
 mod metrics;
 mod rules;
 mod server;
+mod syncing;
 mod tls;
 mod tokens;
 mod unix;

@@ -1,13 +1,16 @@
 //! Replication beside `rsync`, `unison` and the bare limit, on one machine over a Unix socket.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::daemon::Daemon;
 use crate::measure::{Result, chronicle, median, run};
 use crate::rows::Row;
 use crate::trees;
@@ -127,8 +130,11 @@ fn wall() -> f64 {
 /// One change of 1 KiB, from its write to durable on the other side.
 fn one_change(scratch: &Path, link: &mut Link) -> Result<Vec<Row>> {
     let (mut ours, mut limit, mut rsync, mut unison) = (vec![], vec![], vec![], vec![]);
+    let mut linked = vec![];
     let other = scratch.join("other");
     copy(&link.host, &other)?;
+    let daemon = Daemon::new(scratch, "other-linked")?;
+    copy(&link.host, daemon.directory())?;
     let mut bare = Bare::new(scratch)?;
     for round in 0..CHANGES {
         let content = vec![b'a' + (round % 26) as u8; 1024];
@@ -148,10 +154,12 @@ fn one_change(scratch: &Path, link: &mut Link) -> Result<Vec<Row>> {
         limit.push(bare.change(&content)?);
         if round % 8 == 0 {
             rsync.push(synced(&link.host, &other)?);
+            linked.push(daemon.synced(&link.host)?);
             unison.extend(with_unison(scratch, &link.host)?);
         }
     }
     let (ours, limit, rsync) = (median(ours), median(limit), median(rsync));
+    let linked = median(linked);
     let row = |limit: f64, beside, bound| Row {
         what: "1 KiB written on the host, until it is durable on the replica".to_owned(),
         ours,
@@ -162,13 +170,14 @@ fn one_change(scratch: &Path, link: &mut Link) -> Result<Vec<Row>> {
     };
     let mut rows = vec![
         row(limit, "socket + write + fdatasync + rename", 4.0),
-        row(rsync, "`rsync -a` of a tree of 7,000 files, and a sync", 0.02),
+        row(linked, "`rsync -a` of a tree of 7,000 files to a daemon, and a sync", 0.02),
+        row(rsync, "the same without a link: `rsync -a` from directory to directory", 0.02),
         Row {
             what: "the bare limit itself: socket + write + fdatasync + rename".to_owned(),
             ours: limit,
-            limit: rsync,
+            limit: linked,
             unit: "ms",
-            beside: "the same `rsync -a`: what no program goes below here",
+            beside: "the same `rsync -a` to a daemon: what no program goes below here",
             bound: 0.02,
         },
     ];
@@ -219,13 +228,13 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 /// `rsync` and what makes it durable, in milliseconds.
 fn synced(from: &Path, to: &Path) -> Result<f64> {
     let begun = Instant::now();
-    rsynced(from, to, &[])?;
+    rsynced(from, to.as_os_str(), &[])?;
     run(Command::new("sync").arg("-f").arg(to), &[0])?;
     Ok(begun.elapsed().as_secs_f64() * 1e3)
 }
 
 /// `rsync` alone, in milliseconds: what it wrote is not durable, unless it is told to make it so.
-fn rsynced(from: &Path, to: &Path, more: &[&str]) -> Result<f64> {
+pub(crate) fn rsynced(from: &Path, to: &OsStr, more: &[&str]) -> Result<f64> {
     let mut from = from.as_os_str().to_owned();
     from.push("/");
     let begun = Instant::now();
@@ -247,32 +256,31 @@ fn with_unison(scratch: &Path, host: &Path) -> Result<Option<f64>> {
 
 /// A thousand small files at once.
 fn thousand(scratch: &Path, link: &mut Link) -> Result<Vec<Row>> {
-    let (mut ours, mut with_sync, mut plain, mut each) = (vec![], vec![], vec![], vec![]);
+    let mut times: [Vec<f64>; 7] = Default::default();
     let others = ["other", "other-plain", "other-each"].map(|name| scratch.join(name));
     for other in &others[1..] {
         copy(&link.host, other)?;
     }
-    for round in 0..3 {
-        let directory = link.host.join(format!("thousand-{round}"));
-        let begun = wall();
-        fs::create_dir(&directory)?;
-        for number in 0..1000 {
-            fs::write(directory.join(format!("{number}.txt")), format!("{round} {number}\n"))?;
-        }
-        let replica = link.replica.join(format!("thousand-{round}"));
-        let count = || fs::read_dir(&replica).map_or(0, Iterator::count);
-        let mut last = link.wait_for("applied")?;
-        while count() < 1000 {
-            last = link.wait_for("applied")?;
-        }
-        ours.push((last - begun) * 1e3);
-        with_sync.push(synced(&link.host, &others[0])?);
-        plain.push(rsynced(&link.host, &others[1], &[])?);
-        run(&mut Command::new("sync"), &[0])?;
-        each.push(rsynced(&link.host, &others[2], &["--fsync"])?);
+    let daemons = ["linked", "linked-plain", "linked-each"];
+    let daemons = daemons.map(|name| Daemon::new(scratch, &format!("thousand-{name}")));
+    let [linked, linked_plain, linked_each] = daemons;
+    let (linked, linked_plain, linked_each) = (linked?, linked_plain?, linked_each?);
+    for daemon in [&linked, &linked_plain, &linked_each] {
+        copy(&link.host, daemon.directory())?;
     }
-    let ours = median(ours);
-    let row = |limit, beside| Row {
+    for round in 0..5 {
+        run(&mut Command::new("sync"), &[0])?;
+        let directory = link.host.join(format!("thousand-{round}"));
+        times[0].push(thousand_ours(link, &directory, round)?);
+        times[1].push(linked_each.rsynced(&link.host, &["--fsync"])?);
+        times[2].push(linked.synced(&link.host)?);
+        times[3].push(synced(&link.host, &others[0])?);
+        times[4].push(rsynced(&link.host, others[2].as_os_str(), &["--fsync"])?);
+        times[5].push(linked_plain.rsynced(&link.host, &[])?);
+        times[6].push(rsynced(&link.host, others[1].as_os_str(), &[])?);
+    }
+    let [ours, limits @ ..] = times.map(median);
+    let row = |(limit, beside)| Row {
         what: "1,000 small files written on the host, until they are durable on the replica"
             .to_owned(),
         ours,
@@ -281,11 +289,31 @@ fn thousand(scratch: &Path, link: &mut Link) -> Result<Vec<Row>> {
         beside,
         bound: 0.2,
     };
-    Ok(vec![
-        row(median(with_sync), "`rsync -a` and a sync: durable too"),
-        row(median(each), "`rsync -a --fsync`: durable too"),
-        row(median(plain), "`rsync -a` alone: not durable"),
-    ])
+    let beside = [
+        "`rsync -a --fsync` to a daemon: durable too",
+        "`rsync -a` to a daemon, and a sync: durable too",
+        "`rsync -a` without a link, and a sync: durable too",
+        "`rsync -a --fsync` without a link: durable too",
+        "`rsync -a` to a daemon alone: not durable",
+        "`rsync -a` without a link alone: not durable",
+    ];
+    Ok(limits.into_iter().zip(beside).map(row).collect())
+}
+
+/// Writes a thousand files and waits until the replica has said that it has all of them; in milliseconds, the writing too.
+fn thousand_ours(link: &mut Link, directory: &Path, round: usize) -> Result<f64> {
+    let replica = link.replica.join(directory.file_name().ok_or("a name")?);
+    let count = || fs::read_dir(&replica).map_or(0, Iterator::count);
+    let begun = wall();
+    fs::create_dir(directory)?;
+    for number in 0..1000 {
+        fs::write(directory.join(format!("{number}.txt")), format!("{round} {number}\n"))?;
+    }
+    let mut last = link.wait_for("applied")?;
+    while last < begun || count() < 1000 {
+        last = link.wait_for("applied")?;
+    }
+    Ok((last - begun) * 1e3)
 }
 
 /// A large file of which a hundredth changes: what goes over the wire.
@@ -346,18 +374,37 @@ fn fill(scratch: &Path) -> Result<Row> {
     run(&mut Command::new("sync"), &[0])?;
     let (link, ours) = Link::new(scratch, &top)?;
     drop(link);
-    let other = scratch.join("tarred");
-    fs::create_dir(&other)?;
-    let begun = Instant::now();
-    let line = "tar -C \"$1\" -cf - . | tar -C \"$2\" -xf - && sync -f \"$2\"";
-    run(Command::new("sh").arg("-c").arg(line).arg("sh").arg(&top).arg(&other), &[0])?;
-    let limit = begun.elapsed().as_secs_f64();
+    let limit = tarred(&top, &scratch.join("tarred"))?;
     Ok(Row {
         what: "first fill of a replica with 100,000 files, durable".to_owned(),
         ours,
         limit,
         unit: "s",
-        beside: "`tar | tar` and a sync",
+        beside: "`tar | tar` over a Unix socket, and a sync",
         bound: 1.0,
     })
+}
+
+/// A tree through `tar`, a socket and `tar` into an empty directory, and a sync, in seconds.
+fn tarred(from: &Path, to: &Path) -> Result<f64> {
+    fs::create_dir(to)?;
+    run(&mut Command::new("sync"), &[0])?;
+    let begun = Instant::now();
+    let (sending, receiving) = UnixStream::pair()?;
+    let mut unpacking = Command::new("tar")
+        .arg("-C")
+        .arg(to)
+        .args(["-xf", "-"])
+        .stdin(OwnedFd::from(receiving))
+        .spawn()?;
+    let mut packing = Command::new("tar");
+    packing.arg("-C").arg(from).args(["-cf", "-", "."]).stdout(OwnedFd::from(sending));
+    let packed = packing.spawn()?.wait()?;
+    // Its end of the socket, so that the other side sees the end.
+    drop(packing);
+    if !packed.success() || !unpacking.wait()?.success() {
+        return Err("tar failed".into());
+    }
+    run(Command::new("sync").arg("-f").arg(to), &[0])?;
+    Ok(begun.elapsed().as_secs_f64())
 }

@@ -11,6 +11,7 @@
 mod bucket;
 mod checkpoints;
 mod clones;
+mod daemon;
 mod edits;
 mod hooks;
 mod large;

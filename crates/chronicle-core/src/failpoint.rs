@@ -61,8 +61,10 @@ pub const ALL: &[&str] = &[
     "direct_after_stage",
     "direct_after_steps",
     "direct_after_sync",
+    "push_after_announcement",
     "push_before_commit",
     "push_after_commit",
+    "redo_before_push",
     "writes_before_commit",
     "writes_after_commit",
     "answer_after_commit",
@@ -115,6 +117,19 @@ pub fn hit(name: &'static str) {
 #[cfg(not(feature = "failpoints"))]
 #[inline(always)]
 pub fn hit(_name: &'static str) {}
+
+/// The boot of the machine that `CHRONICLE_BOOT` names: a test's way to reboot it.
+#[cfg(feature = "failpoints")]
+pub fn boot() -> Option<String> {
+    std::env::var("CHRONICLE_BOOT").ok()
+}
+
+/// No boot but the machine's.
+#[cfg(not(feature = "failpoints"))]
+#[inline(always)]
+pub fn boot() -> Option<String> {
+    None
+}
 
 /// What `CHRONICLE_FAILPOINT` asks for.
 #[cfg(any(test, feature = "failpoints"))]

@@ -158,7 +158,7 @@ pub use workspace::{
 };
 pub use workspace::{
     Answer, Answered, Conflict, HashedTree, HostPlace, JournalBatch, PushChanges, PushLimits,
-    PushReport, ReplicaNews, ReplicaRow, ReplicaState, Resolution, WriteBack,
+    PushReport, ReplicaNews, ReplicaRow, ReplicaState, Resolution, Unsynced, WriteBack,
 };
 pub use workspace::{
     ChangesOf, FileSpan, FileVersion, LineStat, Outline, SnapshotBrief, Stretch, StretchView,

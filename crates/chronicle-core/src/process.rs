@@ -123,6 +123,9 @@ impl Process {
 
 /// Names this boot of the machine.
 pub(crate) fn boot() -> String {
+    if let Some(boot) = crate::failpoint::boot() {
+        return boot;
+    }
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
 }

@@ -42,6 +42,8 @@ pub struct Limits {
     pub backoff_most: Duration,
     /// Parts of pushes that may be unacknowledged.
     pub push_parts: usize,
+    /// The same for a replica that has nothing yet: the next push comes while one is written.
+    pub fill_parts: usize,
     /// Requests for content that may be under way.
     pub fetches: usize,
     /// The longest object that is taken.
@@ -61,6 +63,7 @@ impl Default for Limits {
             backoff_least: Duration::from_millis(100),
             backoff_most: Duration::from_secs(30),
             push_parts: 4,
+            fill_parts: 16,
             fetches: 32,
             object_max: 1 << 40,
             batch_writes: 10_000,

@@ -5,9 +5,9 @@
 //! store. One sync makes everything durable that is staged, and one that it is in place.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Dir, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{Context, Result};
@@ -22,6 +22,7 @@ use super::check;
 use super::directories::{Directories, see};
 use super::fill::{self, Source};
 use super::outline;
+use super::script::Script;
 use super::stage::{self, LANES, Leftover, Stages, TRASH};
 use super::steps;
 use super::trees;
@@ -34,6 +35,15 @@ const FEW: usize = 4;
 
 /// In up to so many directories names are made durable one by one; beyond, their whole volume is.
 const NAMES: usize = 64;
+
+/// When what is written is made durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Syncing {
+    /// Before `put` returns.
+    Now,
+    /// Whenever whoever asked does so; until then he can write it again.
+    Later,
+}
 
 /// What came of writing some paths.
 pub(crate) struct Written {
@@ -53,7 +63,7 @@ pub(crate) struct Unrecorded {
     pub(crate) nonce: [u8; 16],
 }
 
-/// Writes everything that a work wants, durable on return.
+/// Writes everything that a work wants, durable on return unless that was left for later.
 ///
 /// Stops with `Stop::PlanOutdated` if something else stands there; then nothing has changed. What somebody
 /// changes meanwhile is put back and reported. `is_kept` says whether the store has some content.
@@ -62,6 +72,7 @@ pub fn put(
     mut work: Work,
     store: &dyn ContentStorage,
     is_kept: &dyn Fn(&ObjectId) -> Result<bool>,
+    syncing: Syncing,
 ) -> Result<Written> {
     assert_eq!(work.id, DIRECT, "BUG: a plan has a commit point");
     let trees = trees::split(&mut work);
@@ -69,6 +80,9 @@ pub fn put(
     let seen = check::check(&mut directories, &work)?;
     let mut script = outline::draw(&mut directories, &work, &seen)?;
     clear(&mut directories, &script.holders, is_kept)?;
+    // Whoever syncs later does so where the root lies.
+    let elsewhere = script.holders.iter().any(|holder| !holder.is_root());
+    let syncing = if elsewhere { Syncing::Now } else { syncing };
     let lanes = stage::lanes_for(script.places().count());
     let mut stages = Stages::make(&mut directories, &script.holders, &DIRECT, lanes)?;
     let places = script.places_mut().collect();
@@ -77,31 +91,23 @@ pub fn put(
     let source = Source { stages: &stages, store, touch: work.touch };
     let mut staged = trees::stage(&trees, &stages, &script, &source)?;
     script.problems.append(&mut staged.problems);
-    let few = trees.is_empty() && script.places().count() <= FEW && script.steps.len() <= 4 * FEW;
     let nonce = crate::id::random_bytes();
     let inodes: Vec<_> =
         script.places().map(|place| place.ino).chain(staged.inodes.iter().copied()).collect();
     let paths = work.tasks.iter().map(|task| &task.path).chain(trees::paths(&trees));
     stages.note_direct(&inodes, paths, &nonce).at("write to", "staging")?;
-    let whole = stages.sync_as_a_whole().at("examine", "staging")?;
-    if few {
-        fill::sync_few(&stages, &script)?;
-        // What is one exchange is done or not; everything else could be found half done after a power cut.
-        if work.tasks.len() > 1 {
-            stages.sync_note().at("sync", "staging")?;
-        }
-    } else {
-        if !whole {
-            trees::sync_each(&trees, &stages, &script)?;
-        }
-        fill::sync(&stages, &script)?;
+    if syncing == Syncing::Now {
+        sync_staged(&work, &trees, &stages, &script)?;
     }
     failpoint::hit("direct_after_stage");
     stages.keep();
-    let mut applied = steps::run(roots, &script, &stages, None)?;
+    let mut applied = steps::run(roots, &script, &stages, None, syncing)?;
     failpoint::hit("direct_after_steps");
     // What was staged is durable: what is left are names, and times of directories.
-    if whole && !steps::sync_few_names(roots, &script, NAMES)? {
+    if syncing == Syncing::Now
+        && stages.sync_as_a_whole().at("examine", "staging")?
+        && !steps::sync_few_names(roots, &script, NAMES)?
+    {
         fill::sync(&stages, &script)?;
     }
     failpoint::hit("direct_after_sync");
@@ -114,6 +120,45 @@ pub fn put(
     trees::report_unplaced(&trees, &mut is_placed, &mut staged, &mut applied);
     let staging = Unrecorded { holders: script.holders, nonce };
     Ok(Written { applied, staging, made: staged.made })
+}
+
+/// Makes durable what is staged: a few files one by one, more with their volume.
+fn sync_staged(work: &Work, trees: &[trees::Tree], stages: &Stages, script: &Script) -> Result<()> {
+    let few = trees.is_empty() && script.places().count() <= FEW && script.steps.len() <= 4 * FEW;
+    if few {
+        fill::sync_few(stages, script)?;
+        // What is one exchange is done or not; everything else could be found half done after a power cut.
+        if work.tasks.len() > 1 {
+            stages.sync_note().at("sync", "staging")?;
+        }
+        return Ok(());
+    }
+    if !stages.sync_as_a_whole().at("examine", "staging")? {
+        trees::sync_each(trees, stages, script)?;
+        stages.sync_note().at("sync", "staging")?;
+    }
+    fill::sync(stages, script)
+}
+
+/// Whether everything below the root can be made durable by one call.
+pub(crate) fn syncs_as_a_whole(roots: &Roots) -> Result<bool> {
+    Ok(!stage::is_fuse(&top_of(roots)?).at("examine", roots.workspace().path())?)
+}
+
+fn top_of(roots: &Roots) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(roots.workspace().handle()?, c".", flags, Mode::empty())
+        .at("open", roots.workspace().path())
+}
+
+/// Makes everything durable that lies at some paths, and their names: the volume of the root, where that can be had.
+pub(crate) fn sync_paths(roots: &Roots, paths: &[WorkspacePath]) -> Result<()> {
+    match stage::sync_volume(&top_of(roots)?) {
+        Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
+            steps::sync_names_and_all(roots, paths.iter())
+        }
+        other => other.at("sync", roots.workspace().path()),
+    }
 }
 
 /// Takes the staging away; all that it holds is in the store or in place.
@@ -145,12 +190,13 @@ pub(crate) fn interrupted(roots: &Roots) -> Result<Option<Interrupted>> {
         Err(Errno::NOENT) => return Ok(None),
         other => other.at("open staging in", roots.workspace().path())?,
     };
-    if !leftover.is_committed().at("examine", "staging")? {
-        // Nothing was put in place yet. What cannot be removed now is in nobody's way, and the next one tries again.
+    let (nonce, placed, paths) = leftover.direct_note();
+    // The note is durable before anything is put in place; what tells that it was may not be.
+    if paths.is_empty() && !leftover.is_committed().at("examine", "staging")? {
+        // What cannot be removed now is in nobody's way, and the next one tries again.
         let _ = leftover.remove();
         return Ok(None);
     }
-    let (nonce, placed, paths) = leftover.direct_note();
     Ok(Some(Interrupted { paths, placed, nonce }))
 }
 
@@ -175,6 +221,38 @@ pub(crate) fn clear_top(roots: &Roots, is_kept: &dyn Fn(&ObjectId) -> Result<boo
     clear(&mut Directories::new(roots), &[WorkspacePath::root()], is_kept)
 }
 
+/// Takes out of what a power cut left of staging the files that were never whole: `is_ours` knows them.
+pub(crate) fn clear_torn(
+    roots: &Roots,
+    is_ours: &dyn Fn(std::fs::File) -> Result<bool>,
+) -> Result<()> {
+    let leftover = match Leftover::open(roots.workspace().handle()?, &DIRECT) {
+        Err(Errno::NOENT) => return Ok(()),
+        other => other.at("open staging in", roots.workspace().path())?,
+    };
+    for lane in (0..LANES).map(|lane| lane.to_string()) {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = OFlags::DIRECTORY | flags;
+        let lane = match rustix::fs::openat(leftover.top(), &lane, directory, Mode::empty()) {
+            Err(Errno::NOENT) => continue,
+            other => other.at("open", "staging")?,
+        };
+        let items: Vec<_> = Dir::read_from(&lane).at("list", "staging")?.collect();
+        for item in items {
+            let name = item.at("list", "staging")?.file_name().to_owned();
+            let seen = see(&lane, name.to_bytes()).at("examine", "staging")?;
+            if seen.is_some_and(|seen| seen.kind().is_file()) {
+                let file = rustix::fs::openat(&lane, &name, flags, Mode::empty());
+                if is_ours(std::fs::File::from(file.at("open", "staging")?))? {
+                    let removed = rustix::fs::unlinkat(&lane, &name, AtFlags::empty());
+                    removed.at("remove", "staging")?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The same in the roots, wherever it is; for who recovers without writing anything.
 pub fn clear_direct(roots: &Roots, is_kept: &dyn Fn(&ObjectId) -> Result<bool>) -> Result<()> {
     for (_, leftover) in super::recover::leftovers(roots, |plan| *plan == DIRECT)? {
@@ -186,7 +264,8 @@ pub fn clear_direct(roots: &Roots, is_kept: &dyn Fn(&ObjectId) -> Result<bool>) 
 /// Removes staging whose files were staged by it or are in the store. If there is another, somebody put it there while
 /// it was exchanged: all of it stays, under another name.
 fn clear_one(leftover: &Leftover, is_kept: &dyn Fn(&ObjectId) -> Result<bool>) -> Result<()> {
-    let began = leftover.is_committed().at("examine", "staging")?;
+    let noted = !leftover.direct_note().1.is_empty();
+    let began = noted || leftover.is_committed().at("examine", "staging")?;
     if !began || holds_only_known(leftover, is_kept)? {
         return leftover.remove().at("remove", "staging");
     }

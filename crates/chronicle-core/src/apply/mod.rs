@@ -39,7 +39,8 @@ use script::Script;
 use stage::Stages;
 
 pub(crate) use direct::{
-    DIRECT, Unrecorded, Written, clear_direct, clear_top, interrupted, put, remove as remove_direct,
+    DIRECT, Syncing, Unrecorded, Written, clear_direct, clear_top, clear_torn, interrupted, put,
+    remove as remove_direct, sync_paths, syncs_as_a_whole,
 };
 pub use recover::{clean_up, discard_leftovers, recover};
 pub(crate) use script::VERSION as SCRIPT_VERSION;
@@ -137,7 +138,7 @@ impl Prepared {
 
     fn apply_steps(mut self, roots: &Roots, limit: Option<usize>) -> Result<Applied> {
         self.stages.keep();
-        let applied = steps::run(roots, &self.script, &self.stages, limit)?;
+        let applied = steps::run(roots, &self.script, &self.stages, limit, Syncing::Now)?;
         failpoint::hit("rewind_after_apply");
         Ok(applied)
     }

@@ -16,6 +16,7 @@ use crate::path::WorkspacePath;
 use crate::store::ContentStorage;
 
 use super::Applied;
+use super::direct::Syncing;
 use super::directories::{Directories, Seen, see};
 use super::fill::{self, link_of};
 use super::script::{Place, Script};
@@ -35,7 +36,7 @@ pub fn recover(roots: &Roots, bytes: &[u8], store: &dyn ContentStorage) -> Resul
     let lanes = script.places().map(|place| place.slot.lane + 1).max().unwrap_or(1);
     let stages = Stages::reopen(&mut directories, &script.holders, &script.id, lanes)?;
     restage(&stages, &mut directories, &mut script, store)?;
-    let applied = steps::run(roots, &script, &stages, None)?;
+    let applied = steps::run(roots, &script, &stages, None, Syncing::Now)?;
     failpoint::hit("rewind_after_apply");
     Ok(applied)
 }

@@ -459,11 +459,11 @@ fn gone(result: Result<(), Errno>) -> Result<(), Errno> {
 }
 
 /// Makes a whole volume durable; `NOSYS` on FUSE, where the kernel says yes and tells nobody.
-fn sync_volume(directory: &OwnedFd) -> Result<(), Errno> {
+pub(super) fn sync_volume(directory: &OwnedFd) -> Result<(), Errno> {
     if is_fuse(directory)? { Err(Errno::NOSYS) } else { rustix::fs::syncfs(directory) }
 }
 
-fn is_fuse(directory: &OwnedFd) -> Result<bool, Errno> {
+pub(super) fn is_fuse(directory: &OwnedFd) -> Result<bool, Errno> {
     Ok(i128::from(rustix::fs::fstatfs(directory)?.f_type) == FUSE)
 }
 

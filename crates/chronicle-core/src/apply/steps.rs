@@ -17,6 +17,7 @@ use crate::path::WorkspacePath;
 
 use super::Applied;
 use super::attributes::{Goal, Handle, is_fatal};
+use super::direct::Syncing;
 use super::directories::{Directories, Seen, see, see_handle};
 use super::script::{Base, Expected, Place, Rest, Script, Slot, Step};
 use super::stage::Stages;
@@ -54,6 +55,7 @@ pub(super) fn run(
     script: &Script,
     stages: &Stages,
     limit: Option<usize>,
+    syncing: Syncing,
 ) -> Result<Applied> {
     let store = |open: fn(&super::stage::Stage) -> Result<OwnedFd, Errno>| {
         stages.iter().map(open).collect::<Result<Vec<_>, _>>().at("open", "staging")
@@ -75,18 +77,22 @@ pub(super) fn run(
     }
     if limit.is_none() {
         runner.put_back_late_writes()?;
-        if !stages.sync_as_a_whole().at("examine", "staging")? {
-            sync_one_by_one(roots, script)?;
+        if syncing == Syncing::Now && !stages.sync_as_a_whole().at("examine", "staging")? {
+            let ends = |step: &'_ Step| [step.source().cloned(), Some(step.path().clone())];
+            let paths: Vec<_> = script.steps.iter().flat_map(ends).flatten().collect();
+            sync_names_and_all(roots, paths.iter())?;
         }
     }
     Ok(runner.applied)
 }
 
-/// Makes durable what the steps changed, and the directories it lies in.
-fn sync_one_by_one(roots: &Roots, script: &Script) -> Result<()> {
+/// Makes durable what lies at some paths, and the directories it lies in.
+pub(super) fn sync_names_and_all<'p>(
+    roots: &Roots,
+    paths: impl Iterator<Item = &'p WorkspacePath>,
+) -> Result<()> {
     let mut done = HashSet::new();
-    for path in script.steps.iter().flat_map(|step| step.source().into_iter().chain([step.path()]))
-    {
+    for path in paths {
         for path in [Some(path.clone()), path.parent()].into_iter().flatten() {
             if roots.root_of(&path).is_ok() && done.insert(path.clone()) {
                 sync_path(roots, &path)?;

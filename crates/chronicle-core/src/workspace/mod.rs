@@ -49,6 +49,7 @@ mod receive;
 mod replica_conflicts;
 mod replica_host;
 mod replica_journal;
+mod replica_redo;
 mod replica_registry;
 mod replica_side;
 mod replica_tree;
@@ -115,7 +116,7 @@ pub(crate) use replica_conflicts::conflict_objects;
 pub use replica_tree::HashedTree;
 pub use replica_types::{
     Answer, Answered, Conflict, HostPlace, JournalBatch, PushChanges, PushLimits, PushReport,
-    ReplicaNews, ReplicaRow, ReplicaState, Resolution, WriteBack,
+    ReplicaNews, ReplicaRow, ReplicaState, Resolution, Unsynced, WriteBack,
 };
 pub use rewind::{GitChoice, RewindKind, RewindRequest};
 pub use timeline::TimelineQuery;
@@ -161,6 +162,7 @@ mod key {
     pub(super) const MIRRORED: &str = "mirrored";
     pub(super) const MOUNTED: &str = "mounted";
     pub(super) const RECORDED: &str = "recorded";
+    pub(super) const REDO: &str = "redo";
     pub(super) const REPLICA: &str = "replica";
     pub(super) const UNDER_WAY: &str = "under_way";
     /// The sessions whose the active transaction is, a line each.
@@ -322,6 +324,7 @@ impl Workspace {
         self.held.take();
         self.in_haste = true;
         self.finish_pending()?;
+        self.redo_lost()?;
         self.undo_interrupted()?;
         Ok(lock)
     }
@@ -329,12 +332,14 @@ impl Workspace {
     /// Finishes a rewind that was interrupted after its commit point.
     fn recover(&mut self) -> Result<()> {
         let staged = self.staging_mark().exists();
-        if !staged && self.catalog.state(key::PENDING_REWIND)?.is_none() {
+        let lost = self.has_lost()?;
+        if !staged && !lost && self.catalog.state(key::PENDING_REWIND)?.is_none() {
             return Ok(());
         }
         // Somebody alive may be in the middle of it: then it is his to finish.
         let Some(lock) = Lock::try_take(&self.directory().join("lock"))? else { return Ok(()) };
         self.finish_pending()?;
+        self.redo_lost()?;
         self.discard_leftovers()?;
         drop(lock);
         Ok(())

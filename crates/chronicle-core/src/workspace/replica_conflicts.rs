@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use super::replica_redo::announced_objects;
 use super::replica_registry::decoded;
 use super::replica_types::{Conflict, Resolution};
 use super::replica_write::{OwnTree, Supply, TRIES};
 use super::{PATIENCE, Workspace};
-use crate::catalog::{Catalog, Local};
+use crate::catalog::{Catalog, Durability, Local};
 use crate::codec::{DecodeError, Decoder, Encoder};
 use crate::entry::{Author, Evidence};
 use crate::error::{Error, Result, Stop};
@@ -156,7 +157,8 @@ impl Workspace {
         if wrote {
             batch.records = self.outcome_records(resolve_labels(id, conflict, how), put.own);
         }
-        self.commit_put(batch, put.staging, || failpoint::hit("resolve_after_put"))?;
+        let committed = || failpoint::hit("resolve_after_put");
+        self.commit_put(batch, put.staging, Durability::PowerCut, committed)?;
         Ok(wrote.then_some(id))
     }
 }
@@ -216,7 +218,9 @@ fn conflicts_in(catalog: &Catalog) -> Result<Vec<Conflict>> {
     Ok(conflicts)
 }
 
-/// The contents that conflicts need, and batches that are under way: records about them may be pruned.
+/// The contents that conflicts need, and a push that is being written: no record may name them.
 pub(crate) fn conflict_objects(catalog: &Catalog) -> Result<Vec<ObjectId>> {
-    Ok(conflicts_in(catalog)?.iter().flat_map(Conflict::objects).collect())
+    let mut objects = announced_objects(catalog)?;
+    objects.extend(conflicts_in(catalog)?.iter().flat_map(Conflict::objects));
+    Ok(objects)
 }

@@ -6,7 +6,7 @@ use super::replica_registry::Remembered;
 use super::replica_types::{Answer, HostPlace, PushChanges, PushLimits, WriteBack};
 use super::replica_write::{OwnTree, Put, Supply, TRIES, is_secret_here};
 use super::{PATIENCE, Workspace};
-use crate::catalog::{Local, Log};
+use crate::catalog::{Durability, Local, Log};
 use crate::codec::Encoder;
 use crate::entry::{Author, Evidence};
 use crate::error::{Error, Result, Stop};
@@ -145,7 +145,8 @@ impl Workspace {
         known.answer = Some((name_of(request.writes), answer.clone()));
         batch.local.push((Local::Replica, request.replica.0.to_vec(), Some(known.encode())));
         failpoint::hit("writes_before_commit");
-        self.commit_put(batch, staging, || failpoint::hit("writes_after_commit"))?;
+        let committed = || failpoint::hit("writes_after_commit");
+        self.commit_put(batch, staging, Durability::PowerCut, committed)?;
         Ok(answer)
     }
 

@@ -6,6 +6,7 @@ use super::replica_registry::decoded;
 use super::replica_types::{PushReport, ReplicaState};
 use super::replica_write::{OwnTree, Put, Supply, TRIES, is_secret_here, on_threads};
 use super::{PATIENCE, Workspace, key};
+use crate::apply::Syncing;
 use crate::catalog::{Batch, Durability, Local, LocalState, Log};
 use crate::codec::{DecodeError, Decoder, Encoder};
 use crate::entry::{Author, Evidence};
@@ -76,14 +77,16 @@ enum Found {
 }
 
 /// What a push is applied with.
-struct Push<'a> {
-    items: Vec<Item>,
+pub(super) struct Push<'a> {
+    pub(super) items: Vec<Item>,
     /// The place to remember; `None` where only what was left alone is tried again.
-    to: Option<Place>,
-    contents: &'a dyn ContentStorage,
-    folds: bool,
+    pub(super) to: Option<Place>,
+    pub(super) contents: &'a dyn ContentStorage,
+    pub(super) folds: bool,
     /// The items are all that differs: what was left alone before is void.
-    whole: bool,
+    pub(super) whole: bool,
+    /// Whether it is durable by what is announced, and what it writes is synced later.
+    pub(super) syncing: Syncing,
 }
 
 impl Workspace {
@@ -164,7 +167,8 @@ impl Workspace {
             return Ok(PushReport { repeated: true, ..PushReport::default() });
         }
         self.keep_within_budget()?;
-        self.push(Push { items: items.to_vec(), to: Some(to), contents, folds, whole: false })
+        let (items, to, syncing) = (items.to_vec(), Some(to), self.syncing());
+        self.push(Push { items, to, contents, folds, whole: false, syncing })
     }
 
     /// Applies what comparing both trees found: like a push, but also where the replica is already, and what was left alone
@@ -179,7 +183,8 @@ impl Workspace {
         let _lock = self.lock(PATIENCE)?;
         self.must_be_replica()?;
         self.keep_within_budget()?;
-        self.push(Push { items: items.to_vec(), to: Some(to), contents, folds, whole: true })
+        let (items, to, syncing) = (items.to_vec(), Some(to), self.syncing());
+        self.push(Push { items, to, contents, folds, whole: true, syncing })
     }
 
     /// Tries again what was left alone and waits for nothing any more; needs the lock.
@@ -187,10 +192,11 @@ impl Workspace {
         if self.left_alone()?.is_empty() {
             return Ok(PushReport::default());
         }
-        self.push(Push { items: vec![], to: None, contents, folds: false, whole: false })
+        let (items, syncing) = (vec![], Syncing::Now);
+        self.push(Push { items, to: None, contents, folds: false, whole: false, syncing })
     }
 
-    fn push(&mut self, mut push: Push<'_>) -> Result<PushReport> {
+    pub(super) fn push(&mut self, mut push: Push<'_>) -> Result<PushReport> {
         let named: BTreeSet<_> = push.items.iter().map(|item| item.path.clone()).collect();
         if !push.whole && !self.is_of_another_life(push.to)? {
             let again = self.left_alone()?.into_iter();
@@ -217,14 +223,28 @@ impl Workspace {
         tree.check()?;
         let mut report = PushReport::default();
         self.leave_what_cannot_be(&mut received, push, &supply, &mut report)?;
+        let (mut rows, hold) = self.take_contents(&received.steps, &supply)?;
+        let read = supply.into_read();
+        let mut syncing = Syncing::Now;
+        if push.syncing == Syncing::Later && !received.steps.is_empty() {
+            self.announce(push, &received.steps, std::mem::take(&mut rows))?;
+            syncing = Syncing::Later;
+            failpoint::hit("push_after_announcement");
+        }
+        let supply = Supply::with_read(push.contents, self.objects()?, read);
         let writer = (Author::Session(HOST.to_owned()), Evidence::Own);
-        let mut put = self.put_steps(&received.steps, &supply, writer)?;
+        let taken = ((rows, hold), syncing);
+        let mut put = self.put_taken(&received.steps, &supply, writer, taken)?;
         let staging = put.staging.take();
         report.written = put.own.len() as u64;
         report.equal = received.equal.len() as u64;
         report.unexpected =
             put.unexpected.iter().map(|(p, why)| (p.clone(), why.clone())).collect();
+        let as_announced = syncing == Syncing::Later && put.others.is_empty();
         let mut batch = self.push_batch(push, &received, put)?;
+        if syncing == Syncing::Later {
+            batch.state.push(self.written_as_announced()?);
+        }
         self.move_on(&mut side, push, &pending, &batch)?;
         batch.state.push(side.row());
         report.left = received.left;
@@ -233,7 +253,9 @@ impl Workspace {
             return Ok(report);
         }
         failpoint::hit("push_before_commit");
-        self.commit_put(batch, staging, || failpoint::hit("push_after_commit"))?;
+        // What was announced is durable already; what somebody did meanwhile is not.
+        let durability = if as_announced { Durability::ProcessDeath } else { Durability::PowerCut };
+        self.commit_put(batch, staging, durability, || failpoint::hit("push_after_commit"))?;
         Ok(report)
     }
 

@@ -1,5 +1,6 @@
 //! What a host and a replica remember and tell of replication.
 
+use crate::fs::Roots;
 use crate::id::{ObjectId, ReplicaId, Seq, SnapshotId, Time, WorkspaceId};
 use crate::path::WorkspacePath;
 use crate::replica::{Admission, Item, LeftAlone, Place, Rejection, Verdict, Version, Write};
@@ -193,4 +194,12 @@ pub enum Resolution {
     Merge,
     /// Send the same write again, if what it was made on stands there again.
     Retry,
+}
+
+/// What pushes wrote that is in the machine's memory and may not be on its disk yet.
+pub struct Unsynced {
+    /// The end of the log, behind all of it.
+    pub(super) up_to: Seq,
+    pub(super) roots: Roots,
+    pub(super) paths: Vec<WorkspacePath>,
 }

@@ -4,7 +4,7 @@
 
 use super::known_cache::KnownCache;
 use super::{Workspace, key};
-use crate::apply::{self, DIRECT, Task, Work};
+use crate::apply::{self, DIRECT, Syncing, Task, Work};
 use crate::catalog::LocalState;
 use crate::entry::{Entry, File, Meta, Symlink};
 use crate::error::Result;
@@ -37,18 +37,24 @@ impl Workspace {
             }
         }
         drop(cache);
+        self.put_back(tasks)
+    }
+
+    /// Puts what is known in the place of what stands there, and takes all staging away; nothing of it is news.
+    pub(super) fn put_back(&self, tasks: Vec<Task>) -> Result<()> {
+        let is_kept = |id: &ObjectId| self.objects()?.exists(id);
         if tasks.is_empty() {
             return apply::clear_top(&self.roots, &is_kept);
         }
         let links = self.link_members(&tasks)?;
         let secrets = self.home.secrets().clone();
         let work = Work { id: DIRECT, moves: vec![], tasks, links, touch: false, secrets };
-        let written = apply::put(&self.roots, work, self.objects()?, &is_kept)?;
+        let written = apply::put(&self.roots, work, self.objects()?, &is_kept, Syncing::Now)?;
         apply::remove_direct(&self.roots, &written.staging)
     }
 
     /// What stands at a path, as far as it must be told apart from something else.
-    fn as_it_looks(&self, path: &WorkspacePath, stat: Option<Stat>) -> Result<Known> {
+    pub(super) fn as_it_looks(&self, path: &WorkspacePath, stat: Option<Stat>) -> Result<Known> {
         let Some(stat) = stat else {
             return Ok(known(Entry::Absent, None));
         };

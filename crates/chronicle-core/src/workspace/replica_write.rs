@@ -11,7 +11,7 @@ use super::known_cache::KnownCache;
 use super::look_around::is_news;
 use super::outcomes::Closing;
 use super::{Workspace, key};
-use crate::apply::{self, DIRECT, Task, Unrecorded, Work};
+use crate::apply::{self, DIRECT, Syncing, Task, Unrecorded, Work};
 use crate::catalog::{Batch, Durability};
 use crate::entry::{Author, Change, Entry, Evidence};
 use crate::error::{Error, Result};
@@ -119,14 +119,28 @@ pub(super) struct Supply<'a> {
 
 /// Contents that were read.
 #[derive(Default)]
-struct AlreadyRead {
+pub(super) struct AlreadyRead {
     contents: HashMap<ObjectId, Vec<u8>>,
     bytes: usize,
 }
 
 impl<'a> Supply<'a> {
     pub(super) fn new(given: &'a dyn ContentStorage, own: &'a Objects) -> Self {
-        Self { given, own, read: Mutex::default() }
+        Self::with_read(given, own, AlreadyRead::default())
+    }
+
+    /// The same, with what another has read.
+    pub(super) fn with_read(
+        given: &'a dyn ContentStorage,
+        own: &'a Objects,
+        read: AlreadyRead,
+    ) -> Self {
+        Self { given, own, read: Mutex::new(read) }
+    }
+
+    /// What it has read.
+    pub(super) fn into_read(self) -> AlreadyRead {
+        self.read.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read(&self) -> MutexGuard<'_, AlreadyRead> {
@@ -268,7 +282,11 @@ impl Workspace {
     }
 
     /// Takes the contents in that some steps need; gives what must ride in the commit.
-    fn take_contents(&self, steps: &[Step], supply: &Supply<'_>) -> Result<(Vec<Row>, StoreLock)> {
+    pub(super) fn take_contents(
+        &self,
+        steps: &[Step],
+        supply: &Supply<'_>,
+    ) -> Result<(Vec<Row>, StoreLock)> {
         let mut intake = self.intake()?;
         let mut named = HashSet::new();
         let files: Vec<_> = steps
@@ -310,7 +328,18 @@ impl Workspace {
         supply: &Supply<'_>,
         writer: (Author, Evidence),
     ) -> Result<Put> {
-        let (rows, hold) = self.take_contents(steps, supply)?;
+        let taken = self.take_contents(steps, supply)?;
+        self.put_taken(steps, supply, writer, (taken, Syncing::Now))
+    }
+
+    /// The same after their contents were taken in, and durable only if that is not left for later.
+    pub(super) fn put_taken(
+        &self,
+        steps: &[Step],
+        supply: &Supply<'_>,
+        writer: (Author, Evidence),
+        ((rows, hold), syncing): ((Vec<Row>, StoreLock), Syncing),
+    ) -> Result<Put> {
         let (tasks, goals) = self.step_tasks(steps)?;
         let is_kept = |id: &ObjectId| supply.own.exists(id);
         if tasks.is_empty() {
@@ -324,7 +353,7 @@ impl Workspace {
         let secrets = self.home.secrets().clone();
         let work = Work { id: DIRECT, moves: vec![], tasks, links, touch: false, secrets };
         self.check_root()?;
-        let written = apply::put(&self.roots, work, supply, &is_kept)?;
+        let written = apply::put(&self.roots, work, supply, &is_kept, syncing)?;
         let Ended { mut batch, own, others } = self.ended(&goals, &written, writer)?;
         let apply::Written { applied, staging, .. } = written;
         batch.objects.extend(rows);
@@ -334,14 +363,15 @@ impl Workspace {
         Ok(Put { batch, own, others, unexpected, staging: Some(staging) })
     }
 
-    /// Commits what was written, durably, and takes its staging away.
+    /// Commits what was written, and takes its staging away.
     pub(super) fn commit_put(
         &mut self,
         batch: Batch,
         staging: Option<Unrecorded>,
+        durability: Durability,
         committed: impl FnOnce(),
     ) -> Result<()> {
-        self.commit_batch(batch, Durability::PowerCut)?;
+        self.commit_batch(batch, durability)?;
         committed();
         staging.map_or(Ok(()), |staging| apply::remove_direct(&self.roots, &staging))
     }

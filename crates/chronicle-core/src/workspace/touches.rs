@@ -76,6 +76,24 @@ impl Touches {
         Touch { touched: touched && self.hear(), committed: committed && self.lock_was_closed() }
     }
 
+    /// Waits until nothing was touched for a while, or for so long: whoever writes much is nearly done then. Says what
+    /// else is new meanwhile.
+    pub fn settle(&mut self, calm: Duration, most: Duration) -> Touch {
+        let begun = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let mut new = Touch::default();
+        loop {
+            let touch = self.wait(calm);
+            new.committed |= touch.committed;
+            new.touched |= touch.touched;
+            let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+            let nanos = (now.tv_sec - begun.tv_sec) * 1_000_000_000 + (now.tv_nsec - begun.tv_nsec);
+            let spent = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
+            if !touch.touched || !self.is_watched() || spent >= most {
+                return new;
+            }
+        }
+    }
+
     /// Takes in what the watcher said; its end is news too, since nobody tells from then on.
     fn hear(&mut self) -> bool {
         let Some(watcher) = &mut self.watcher else { return false };

@@ -10,5 +10,6 @@ mod pool_others;
 mod property;
 mod replica;
 mod replica_crash;
+mod replica_power;
 mod retention;
 mod store;

@@ -106,16 +106,21 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(count: usize, files: &[(&str, &str)]) -> Self {
         let scratch = tempfile::tempdir().unwrap();
-        let top = scratch.path().to_owned();
-        let host = Machine::new(scratch.path(), "host", files);
+        let world = Self::at(scratch.path(), count, files);
+        Self { _scratch: Some(scratch), ..world }
+    }
+
+    /// A new one in a directory.
+    pub(crate) fn at(top: &Path, count: usize, files: &[(&str, &str)]) -> Self {
+        let host = Machine::new(top, "host", files);
         let replica = |number| {
-            let mut machine = Machine::new(scratch.path(), &format!("replica{number}"), &[]);
+            let mut machine = Machine::new(top, &format!("replica{number}"), &[]);
             let (of, name) = (host.workspace.id(), format!("box{number}"));
             machine.workspace.become_replica(of, "socket", &name).unwrap();
             machine
         };
         let replicas = (0..count).map(replica).collect();
-        let mut world = Self { _scratch: Some(scratch), top, host, replicas };
+        let mut world = Self { _scratch: None, top: top.to_owned(), host, replicas };
         (0..count).for_each(|number| world.push_all(number));
         world
     }

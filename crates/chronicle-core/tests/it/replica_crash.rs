@@ -16,12 +16,13 @@ use crate::replica::World;
 /// The points that a push passes, and how often.
 const PUSH: &[(&str, usize)] = &[
     ("capture_after_commit", 1),
+    ("push_after_announcement", 1),
     ("direct_after_stage", 1),
     ("rewind_after_step", 12),
     ("direct_after_steps", 1),
     ("direct_after_sync", 1),
     ("push_before_commit", 1),
-    ("catalog_before_commit", 2),
+    ("catalog_before_commit", 3),
     ("push_after_commit", 1),
 ];
 
@@ -43,6 +44,11 @@ const SEND: &[(&str, usize)] = &[
 fn act() {
     let Ok(deed) = std::env::var("REPLICA_DEED") else { return };
     let top = std::env::var_os("REPLICA_WORLD").unwrap();
+    match deed.as_str() {
+        "make" => return drop(made_busy(World::at(Path::new(&top), 1, FILES))),
+        "bring on" => return crate::replica_power::bring_on(Path::new(&top)),
+        _ => {}
+    }
     let mut world = World::open(Path::new(&top), 1);
     match deed.as_str() {
         "push" => world.push_all(0),
@@ -57,7 +63,7 @@ fn act() {
 }
 
 /// A process that does a deed in a world.
-fn acting(world: &Path, deed: &str) -> Command {
+pub(crate) fn acting(world: &Path, deed: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "replica_crash::act"]);
     command.env("REPLICA_DEED", deed).env("REPLICA_WORLD", world);
@@ -76,8 +82,14 @@ fn dies(world: &Path, deed: &str, point: &str, count: usize) -> bool {
 
 /// A world in which both sides have work for the other, and some of it clashes.
 fn busy() -> World {
-    let files = [("a.txt", "1\n"), ("b.txt", "1\n"), ("d/x", "1\n"), ("d/y", "1\n"), ("s", "1\n")];
-    let mut world = World::new(1, &files);
+    made_busy(World::new(1, FILES))
+}
+
+/// What a busy world begins with.
+const FILES: &[(&str, &str)] =
+    &[("a.txt", "1\n"), ("b.txt", "1\n"), ("d/x", "1\n"), ("d/y", "1\n"), ("s", "1\n")];
+
+fn made_busy(mut world: World) -> World {
     world.host.write("a.txt", "host\n");
     world.host.write("b.txt", "host\n");
     world.host.write("new/deep/z", "host\n");
@@ -91,6 +103,7 @@ fn busy() -> World {
     replica.write("s/t", "now a directory\n");
     replica.workspace.settle().unwrap();
     replica.write("mine/unrecorded", "replica\n");
+    world.host.write("late", "not recorded before the push\n");
     world
 }
 
@@ -114,7 +127,12 @@ fn check(deed: &str, points: &[(&str, usize)]) {
 /// Whoever comes next finds everything, and both sides end equal.
 #[track_caller]
 fn brought_on(left: &World, what: &str) {
-    let mut world = World::open(&left.top, 1);
+    all_is_well(World::open(&left.top, 1), what);
+}
+
+/// Both sides end equal, and nothing of a busy world is lost.
+#[track_caller]
+pub(crate) fn all_is_well(mut world: World, what: &str) {
     world.settle();
     world.assert_equal(what);
     assert_eq!(world.host.read("mine/deep/m").as_deref(), Some("replica\n"), "{what}");
@@ -161,6 +179,26 @@ fn whoever_dies_while_he_decides_about_a_conflict_may_decide_again() {
         world.settle();
         world.assert_equal(point);
         assert_eq!(world.host.read("a.txt").as_deref(), Some("replica\n"), "{point}");
+    }
+}
+
+/// Who writes again what a power cut took, and dies, leaves it to the next.
+#[test]
+fn whoever_dies_after_a_reboot_leaves_it_to_the_next() {
+    for point in ["push_after_announcement", "direct_after_steps", "push_after_commit"] {
+        let world = busy();
+        assert!(dies(&world.top, "push", point, 1), "{point}");
+        let again = |deed: &str, boot: &str| {
+            let mut command = acting(&world.top, deed);
+            command.env("CHRONICLE_BOOT", boot);
+            command
+        };
+        let mut second = again("push", "the second boot");
+        let ended = second.env("CHRONICLE_FAILPOINT", "redo_before_push").output().unwrap();
+        assert_eq!(ended.status.signal(), Some(9), "{point}");
+        let ended = again("bring on", "the third boot").output().unwrap();
+        let told = String::from_utf8_lossy(&ended.stdout);
+        assert!(ended.status.success(), "{point}: {told}");
     }
 }
 

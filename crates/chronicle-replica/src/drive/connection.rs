@@ -20,7 +20,7 @@ use crate::wire::{Frame, decode, encode};
 /// Bytes that may wait for a peer that does not read; the sessions ask for far less at a time.
 const OUTBOX_MOST: usize = 64 << 20;
 /// Frames of one peer that wait to be handled.
-const INBOX_MOST: usize = 8;
+pub const INBOX_MOST: usize = 8;
 
 /// A frame that came, with the room it takes and its place in the queue until it is handled.
 pub struct Delivery {
@@ -87,9 +87,10 @@ pub async fn first_frame(from: &mut Receiver) -> io::Result<Option<Frame>> {
     }
 }
 
-/// Starts to read: every frame, then `None` at the end, is given to `deliver`, which may wait.
+/// Starts to read: every frame, then `None` at the end, is given to `deliver`, which may wait; so many wait to be handled.
 pub fn start_reading<F>(
     mut from: Receiver,
+    most: usize,
     metrics: Arc<Metrics>,
     mut deliver: impl FnMut(Result<Delivery, io::Error>) -> F + Send + 'static,
 ) -> AbortHandle
@@ -97,7 +98,7 @@ where
     F: Future<Output = bool> + Send,
 {
     from.allow(FRAME_MAX);
-    let places = Arc::new(Semaphore::new(INBOX_MOST));
+    let places = Arc::new(Semaphore::new(most));
     let task = tokio::spawn(async move {
         loop {
             let place = Arc::clone(&places).acquire_owned().await;

@@ -16,6 +16,7 @@ mod metrics;
 mod otlp;
 mod rules;
 mod server;
+mod syncing;
 mod tls;
 mod tokens;
 mod unix;

@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
-use super::connection::{first_frame, start_reading, start_writing};
+use super::connection::{INBOX_MOST, first_frame, start_reading, start_writing};
 use super::host::{Arrival, Came, HostHandle, HostOptions, SharedSlot, start};
 use super::link::{self, Receiver, Room, Sender, Stream};
 use super::metrics::{self, Metrics, Trace};
@@ -224,7 +224,7 @@ impl Server {
         let (reader, metrics) = (host.clone(), Arc::clone(&self.metrics));
         metrics.connections.fetch_add(1, Ordering::Relaxed);
         let counted = Counted(Arc::clone(&metrics));
-        let reading = start_reading(from, metrics, move |delivery| {
+        let reading = start_reading(from, INBOX_MOST, metrics, move |delivery| {
             let (host, _counted) = (reader.clone(), &counted);
             async move { host.deliver(peer, delivery).await }
         });

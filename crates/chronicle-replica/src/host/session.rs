@@ -53,6 +53,8 @@ pub(super) struct Live {
     acked: Option<Place>,
     /// Everything up to here was sent, or need not be; none for who has nothing.
     sent: Option<Seq>,
+    /// It had nothing, and was not sent everything yet.
+    filling: bool,
     /// A push of which not all parts were made.
     pushing: Option<Pushing>,
     window: VecDeque<Sent>,
@@ -277,6 +279,7 @@ impl Live {
             filters,
             acked: None,
             sent: None,
+            filling: false,
             pushing: None,
             window: VecDeque::new(),
             offered: HashSet::new(),
@@ -297,6 +300,7 @@ impl Live {
         self.offered.clear();
         self.stale = self.reading;
         self.resync = None;
+        self.filling = place.is_none();
         match place {
             None => self.sent = None,
             Some(place) if place.epoch == self.head.epoch && place.seq <= self.head.seq => {
@@ -319,7 +323,8 @@ impl Live {
 
     /// Makes the next part of a push, if the replica has room for it.
     fn read_more(&mut self, limits: &Limits, out: &mut Vec<Effect>) {
-        let room = self.window.len() < limits.push_parts && self.offered.len() < OFFERED_MAX;
+        let most = if self.filling { limits.fill_parts } else { limits.push_parts };
+        let room = self.window.len() < most && self.offered.len() < OFFERED_MAX;
         let behind = self.pushing.is_some() || self.sent < Some(self.head.seq);
         if self.reading || self.resync.is_some() || !room || !behind {
             return;
@@ -386,7 +391,10 @@ impl Live {
         }
         match after.filter(|_| more) {
             Some(after) => self.pushing = Some(Pushing { from, to, part, after, inline }),
-            None => self.sent = Some(to.seq),
+            None => {
+                self.sent = Some(to.seq);
+                self.filling &= to.seq < self.head.seq;
+            }
         }
         Ok(())
     }

@@ -61,7 +61,8 @@ impl SandboxSession {
             return Ok(());
         }
         live.queued += push.items.len();
-        if live.queue.len() > 2 * self.limits.push_parts + 2 && live.queued > HELD_MAX {
+        let parts = self.limits.push_parts.max(self.limits.fill_parts);
+        if live.queue.len() > 2 * parts + 2 && live.queued > HELD_MAX {
             return Err(fault("the host pushes more than it may before it is acknowledged"));
         }
         live.queue.push_back(push);

@@ -26,6 +26,8 @@ use crate::wire::{RefusedCode, Welcome};
 /// Bytes that frames of the host may take that are not handled yet.
 const ROOM: usize = 32 << 20;
 const INBOX: usize = 64;
+/// Frames of the host that wait while a push is written.
+const AHEAD: usize = 16;
 /// How often somebody looks where no watcher tells what is touched.
 const BLIND_ROUND: Duration = Duration::from_secs(1);
 const ROUND: Duration = Duration::from_secs(2);
@@ -33,6 +35,8 @@ const ROUND: Duration = Duration::from_secs(2);
 const SETTLE: Duration = Duration::from_micros(200);
 /// How often it is looked whether a first fill is over.
 const FILL_ROUND: Duration = Duration::from_millis(5);
+/// So many paths of one push are synced while the next one is written.
+const WORTH_A_SYNC: u64 = 2048;
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// How long the goodbye may take.
 const LAST_PATIENCE: Duration = Duration::from_millis(500);
@@ -242,6 +246,14 @@ struct Actor<'r, 't> {
 
 impl Actor<'_, '_> {
     fn run(mut self) -> End {
+        let end = self.run_on();
+        if let Err(error) = self.work.sync_all() {
+            (self.tell)(Told::Trouble(error.to_string()));
+        }
+        end
+    }
+
+    fn run_on(&mut self) -> End {
         self.place = self.work.place();
         self.event(Event::Start);
         loop {
@@ -261,6 +273,7 @@ impl Actor<'_, '_> {
             if clock::now().saturating_sub(self.rounded) >= ROUND {
                 self.rounded = clock::now();
                 self.read_rules();
+                self.sync_on();
             }
         }
     }
@@ -349,6 +362,12 @@ impl Actor<'_, '_> {
         }
     }
 
+    fn sync_on(&mut self) {
+        if let Err(error) = self.work.sync_on() {
+            (self.tell)(Told::Trouble(error.to_string()));
+        }
+    }
+
     fn read_rules(&mut self) {
         if let Some((push_rules, write_back_rules)) = self.work.changed_rules() {
             self.event(Event::FiltersChanged { push_rules, write_back_rules });
@@ -411,6 +430,9 @@ impl Actor<'_, '_> {
                 let bytes = self.metrics.bytes_in.load(Ordering::Relaxed);
                 let seq = self.place.map(|place| place.seq.0);
                 self.trace("applied", json!({ "paths": paths, "seq": seq }));
+                if paths >= WORTH_A_SYNC {
+                    self.sync_on();
+                }
                 (self.tell)(Told::Applied { paths: self.applied, bytes });
             }
             (Event::NotApplied { words, .. }, _) => (self.tell)(Told::Trouble(words.clone())),
@@ -475,7 +497,7 @@ impl Actor<'_, '_> {
                 Ok((from, sender)) => {
                     let outbox = start_writing(sender, Arc::clone(&metrics));
                     let deliver = to.clone();
-                    let reader = start_reading(from, metrics, move |delivery| {
+                    let reader = start_reading(from, AHEAD, metrics, move |delivery| {
                         let to = deliver.clone();
                         let message = match delivery {
                             Ok(delivery) => Message::Frame(link, delivery),

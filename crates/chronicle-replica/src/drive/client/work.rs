@@ -12,6 +12,7 @@ use super::super::given::Giving;
 use super::super::incoming::Incoming;
 use super::super::merges::Merges;
 use super::super::rules::{RuleFile, text};
+use super::super::syncing::Syncing;
 use crate::filter::Filters;
 use crate::limits::INLINE_MAX;
 use crate::sandbox::{ApplyPush, Batch, Begin, Effect, Event};
@@ -34,6 +35,7 @@ pub struct SandboxWork {
     place: Option<Place>,
     /// Where the own log ended at the last look.
     head: Seq,
+    syncing: Syncing,
 }
 
 impl SandboxWork {
@@ -56,6 +58,7 @@ impl SandboxWork {
             merges: Merges::default(),
             place,
             head: Seq(0),
+            syncing: Syncing::default(),
         };
         let rules = work.read_rules()?;
         work.set_rules(rules);
@@ -98,6 +101,16 @@ impl SandboxWork {
         self.workspace.settle()?;
         let head = self.workspace.replica_place()?.head.seq;
         Ok(std::mem::replace(&mut self.head, head) != head)
+    }
+
+    /// Has what pushes wrote synced, meanwhile.
+    pub(super) fn sync_on(&mut self) -> Result<()> {
+        self.syncing.go_on(&mut self.workspace)
+    }
+
+    /// The same at the end, all of it.
+    pub(super) fn sync_all(&mut self) -> Result<()> {
+        self.syncing.finish(&mut self.workspace)
     }
 
     fn read_rules(&self) -> Result<(Vec<u8>, Vec<u8>)> {

@@ -34,6 +34,8 @@ const BLIND_ROUND: Duration = Duration::from_secs(1);
 const ROUND: Duration = Duration::from_secs(2);
 /// How long what was touched is left to settle: most writers are done by then.
 const SETTLE: Duration = Duration::from_micros(200);
+/// How long somebody who goes on writing is waited for: what he writes then goes in one push, which is synced once.
+const BURST: Duration = Duration::from_millis(25);
 /// How long a watcher of this process waits for somebody to ask before it ends: for ever.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
@@ -213,8 +215,8 @@ fn hear(
         }
         // What comes while a look is asked for and not begun, that look sees.
         if news.fetch_or(bits, Ordering::AcqRel) == 0 {
-            if bits & TOUCHED != 0 {
-                std::thread::sleep(SETTLE);
+            if bits & TOUCHED != 0 && touches.settle(SETTLE, BURST).committed {
+                news.fetch_or(COMMITTED, Ordering::AcqRel);
             }
             if to.blocking_send(Message::News).is_err() {
                 return;
@@ -392,6 +394,9 @@ impl Actor {
         self.rounded = clock::now();
         self.read_rules();
         self.tell_growth();
+        if let Err(error) = self.work.sync_on() {
+            self.trouble("sync", &error.to_string());
+        }
         let seen = self.tokens.changed_at();
         if std::mem::replace(&mut self.tokens_seen, seen) != seen {
             self.dismiss_revoked();

@@ -16,6 +16,7 @@ use super::super::given::Giving;
 use super::super::incoming::Incoming;
 use super::super::metrics::Metrics;
 use super::super::rules::{RuleFile, text};
+use super::super::syncing::Syncing;
 use super::super::tokens::Right;
 use super::follow::{Following, Source, contents_of};
 use super::peers::Peer;
@@ -40,6 +41,7 @@ pub(super) struct HostWork {
     incoming: HashMap<u64, Incoming>,
     below: PathBuf,
     noted: HashMap<ReplicaId, Noted>,
+    syncing: Syncing,
 }
 
 /// What was last written down of a replica.
@@ -68,6 +70,7 @@ impl HostWork {
             incoming: HashMap::new(),
             below,
             noted: HashMap::new(),
+            syncing: Syncing::default(),
         }
     }
 
@@ -108,6 +111,11 @@ impl HostWork {
             Some(following) => following.exchange(&mut self.workspace, &self.filters),
             None => Ok(()),
         }
+    }
+
+    /// Has what came from other hosts synced, meanwhile.
+    pub(super) fn sync_on(&mut self) -> Result<()> {
+        self.syncing.go_on(&mut self.workspace)
     }
 
     /// Makes sure that nobody is shown less than another host has shown him.

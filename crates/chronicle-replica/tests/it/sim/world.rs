@@ -118,6 +118,7 @@ impl World {
             backoff_least: 20 * MS,
             backoff_most: 1000 * MS,
             push_parts: 2,
+            fill_parts: 3,
             fetches: 3,
             ..Limits::default()
         };

@@ -63,6 +63,8 @@ pub const ALL: &[&str] = &[
     "direct_after_sync",
     "push_before_commit",
     "push_after_commit",
+    "fill_before_commit",
+    "fill_after_commit",
     "writes_before_commit",
     "writes_after_commit",
     "answer_after_commit",

@@ -75,6 +75,7 @@ pub mod merkle;
 pub mod mirror;
 mod objects;
 mod path;
+mod placeholder;
 mod plan;
 mod process;
 mod record;
@@ -115,6 +116,7 @@ pub use id::{
 pub use isolated::tell_first_process;
 pub use key::KeySource;
 pub use path::{InvalidPath, WorkspacePath, escape};
+pub use placeholder::Placeholder;
 pub use plan::OnConflict;
 pub use process::Process;
 pub use record::{Checkpointed, Head, Kind, Labels, Record, Sealed};
@@ -155,7 +157,7 @@ pub use workspace::{
 };
 pub use workspace::{
     Answer, Answered, Conflict, HashedTree, HostPlace, JournalBatch, PushChanges, PushLimits,
-    PushReport, ReplicaNews, ReplicaRow, ReplicaState, Resolution, WriteBack,
+    PushReport, ReplicaNews, ReplicaRow, ReplicaState, Resolution, Unfilled, WriteBack,
 };
 pub use workspace::{
     ChangesOf, FileSpan, FileVersion, LineStat, Outline, SnapshotBrief, Stretch, StretchView,

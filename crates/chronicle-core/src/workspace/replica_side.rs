@@ -15,8 +15,8 @@ use crate::id::{ReplicaId, Seq, SnapshotId, WorkspaceId};
 use crate::path::WorkspacePath;
 use crate::record::{Labels, Record};
 use crate::replica::{
-    Item, LeftAlone, Place, Received, Step, WhyLeft, Write, decode_item, decode_place, encode_item,
-    encode_place, receive,
+    Item, LeftAlone, Place, Received, Step, Version, WhyLeft, Write, decode_item, decode_place,
+    encode_item, encode_place, receive,
 };
 use crate::store::ContentStorage;
 
@@ -122,6 +122,7 @@ impl Workspace {
     /// Makes this an ordinary workspace again; conflicts that nobody decided about stay. False if it was none.
     pub fn end_replica(&mut self) -> Result<bool> {
         let _lock = self.lock(PATIENCE)?;
+        self.refuse_unfilled("A workspace of its own")?;
         let was = self.side()?.is_some();
         let left = self.catalog.locals(Local::LeftAlone)?.into_iter();
         let local = left.map(|(path, _)| (Local::LeftAlone, path, None)).collect();
@@ -210,7 +211,7 @@ impl Workspace {
     fn try_push(&mut self, push: &Push<'_>) -> Result<PushReport> {
         let mut side = self.must_be_replica()?;
         let pending = self.pending_writes(&side)?;
-        let supply = Supply::new(push.contents, self.objects()?);
+        let supply = Supply::new(push.contents, self.objects()?).lazily(self.is_lazy()?);
         let tree = OwnTree::new(self)?;
         let shown = push.to.map_or(Seq(0), |to| to.seq);
         let mut received = receive(&tree, &pending, &push.items, shown, push.folds);
@@ -225,6 +226,7 @@ impl Workspace {
         report.unexpected =
             put.unexpected.iter().map(|(p, why)| (p.clone(), why.clone())).collect();
         let mut batch = self.push_batch(push, &received, put)?;
+        batch.local.extend(at_host(&received.steps, &supply)?);
         self.move_on(&mut side, push, &pending, &batch)?;
         batch.state.push(side.row());
         report.left = received.left;
@@ -248,7 +250,9 @@ impl Workspace {
         let rules = self.secret_rules()?;
         let all = std::mem::take(&mut received.steps);
         let found = on_threads(&all, |step| match step.put.object() {
-            Some(object) if !supply.exists(&object)? => Ok(Found::Missing(object)),
+            Some(object) if !supply.exists(&object)? && !supply.is_elsewhere(&object)? => {
+                Ok(Found::Missing(object))
+            }
             _ => match is_secret_here(&rules, &step.path, &step.put, supply)? {
                 true => Ok(Found::Secret),
                 false => Ok(Found::Fine),
@@ -276,7 +280,7 @@ impl Workspace {
     fn push_batch(&self, push: &Push<'_>, received: &Received, put: Put) -> Result<Batch> {
         let Put { mut batch, own, others, unexpected, .. } = put;
         if !own.is_empty() {
-            batch.records = self.outcome_records(self.push_labels(push, own.len()), own);
+            batch.records = self.outcome_records(self.push_labels(&push.items, own.len()), own);
         }
         if !others.is_empty() {
             batch.records.extend(self.outcome_records(self.meanwhile_labels(), others));
@@ -318,8 +322,8 @@ impl Workspace {
         Ok(matches!((applied, to), (Some(had), Some(to)) if had.epoch != to.epoch))
     }
 
-    fn push_labels(&self, push: &Push<'_>, count: usize) -> Labels {
-        let what = match &push.items[..] {
+    pub(super) fn push_labels(&self, items: &[Item], count: usize) -> Labels {
+        let what = match items {
             [item] => item.path.to_string(),
             _ => format!("{count} paths"),
         };
@@ -375,6 +379,20 @@ fn left(step: Step, push: &Push<'_>, why: WhyLeft) -> LeftAlone {
     let had = push.items.iter().find(|item| item.path == step.path).map(|item| item.seq);
     let seq = had.unwrap_or_default().max(push.to.map_or(Seq(0), |to| to.seq));
     LeftAlone { item: Item { path: step.path, seq, version: step.put }, why, holds: vec![] }
+}
+
+/// The contents of files for which placeholders stand now, and where the host has them.
+fn at_host(steps: &[Step], supply: &Supply<'_>) -> Result<Vec<(Local, Vec<u8>, Option<Vec<u8>>)>> {
+    let mut rows = Vec::new();
+    for step in steps {
+        if let Version::File { object, size, .. } = &step.put
+            && supply.is_elsewhere(object)?
+        {
+            let shown = [&size.to_le_bytes()[..], step.path.as_bytes()].concat();
+            rows.push((Local::AtHost, object.0.to_vec(), Some(shown)));
+        }
+    }
+    Ok(rows)
 }
 
 /// Whether a record says what a host pushed, and is no work of this replica.

@@ -114,6 +114,8 @@ impl Standing for OwnTree<'_> {
 pub(super) struct Supply<'a> {
     given: &'a dyn ContentStorage,
     own: &'a Objects,
+    /// What is in neither is at the host, and may stay there.
+    lazy: bool,
     read: Mutex<AlreadyRead>,
 }
 
@@ -126,7 +128,12 @@ struct AlreadyRead {
 
 impl<'a> Supply<'a> {
     pub(super) fn new(given: &'a dyn ContentStorage, own: &'a Objects) -> Self {
-        Self { given, own, read: Mutex::default() }
+        Self { given, own, lazy: false, read: Mutex::default() }
+    }
+
+    /// The same, where placeholders stand for what is in neither.
+    pub(super) fn lazily(self, lazy: bool) -> Self {
+        Self { lazy, ..self }
     }
 
     fn read(&self) -> MutexGuard<'_, AlreadyRead> {
@@ -158,6 +165,10 @@ impl ContentStorage for Supply<'_> {
 
     fn exists(&self, id: &ObjectId) -> Result<bool> {
         Ok(self.given.exists(id)? || self.own.exists(id)?)
+    }
+
+    fn is_elsewhere(&self, id: &ObjectId) -> Result<bool> {
+        Ok(self.lazy && !self.exists(id)?)
     }
 
     fn delete(&self, id: &ObjectId) -> Result<()> {
@@ -280,7 +291,7 @@ impl Workspace {
             .filter(|(object, _)| named.insert(*object))
             .collect();
         on_threads(&files, |(object, size)| {
-            if supply.own.exists(object)? {
+            if supply.own.exists(object)? || supply.is_elsewhere(object)? {
                 return Ok(());
             }
             if let Some(stored) = supply.given.stored(object)?
@@ -311,7 +322,7 @@ impl Workspace {
         writer: (Author, Evidence),
     ) -> Result<Put> {
         let (rows, hold) = self.take_contents(steps, supply)?;
-        let (tasks, goals) = self.step_tasks(steps)?;
+        let (tasks, goals) = self.step_tasks(steps, supply)?;
         let is_kept = |id: &ObjectId| supply.own.exists(id);
         if tasks.is_empty() {
             // Whoever died at the end of his work left only that.
@@ -363,7 +374,7 @@ impl Workspace {
         Ok(known)
     }
 
-    fn step_tasks(&self, steps: &[Step]) -> Result<(Vec<Task>, Vec<Goal>)> {
+    fn step_tasks(&self, steps: &[Step], supply: &Supply<'_>) -> Result<(Vec<Task>, Vec<Goal>)> {
         let cache = KnownCache::new(&self.catalog)?;
         let root = self.roots.workspace().handle()?;
         let stat = crate::fs::stat_of(root).map_err(|error| Error::Io {
@@ -381,7 +392,13 @@ impl Workspace {
                 part: Part::Ordinary,
             });
             let now = self.with_present_names(path, now)?;
-            let then = put.entry(&now.entry, owner, self.now());
+            let mut then = put.entry(&now.entry, owner, self.now());
+            if let Entry::File(file) = &mut then
+                && supply.is_elsewhere(&file.object)?
+            {
+                // A placeholder can have none.
+                file.meta.xattrs.clear();
+            }
             goals.push((path.clone(), then.clone()));
             tasks.push(Task { path: path.clone(), now, then, aside: false });
         }

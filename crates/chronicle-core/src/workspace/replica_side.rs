@@ -226,7 +226,7 @@ impl Workspace {
         report.unexpected =
             put.unexpected.iter().map(|(p, why)| (p.clone(), why.clone())).collect();
         let mut batch = self.push_batch(push, &received, put)?;
-        batch.local.extend(at_host(&received.steps, &supply)?);
+        note_at_host(&received.steps, &supply, &mut batch)?;
         self.move_on(&mut side, push, &pending, &batch)?;
         batch.state.push(side.row());
         report.left = received.left;
@@ -381,18 +381,17 @@ fn left(step: Step, push: &Push<'_>, why: WhyLeft) -> LeftAlone {
     LeftAlone { item: Item { path: step.path, seq, version: step.put }, why, holds: vec![] }
 }
 
-/// The contents of files for which placeholders stand now, and where the host has them.
-fn at_host(steps: &[Step], supply: &Supply<'_>) -> Result<Vec<(Local, Vec<u8>, Option<Vec<u8>>)>> {
-    let mut rows = Vec::new();
+/// Remembers the contents of files for which placeholders stand now, and where the host has them.
+fn note_at_host(steps: &[Step], supply: &Supply<'_>, batch: &mut Batch) -> Result<()> {
     for step in steps {
         if let Version::File { object, size, .. } = &step.put
             && supply.is_elsewhere(object)?
         {
             let shown = [&size.to_le_bytes()[..], step.path.as_bytes()].concat();
-            rows.push((Local::AtHost, object.0.to_vec(), Some(shown)));
+            batch.local.push((Local::AtHost, object.0.to_vec(), Some(shown)));
         }
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// Whether a record says what a host pushed, and is no work of this replica.

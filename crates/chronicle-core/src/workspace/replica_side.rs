@@ -250,7 +250,7 @@ impl Workspace {
         let rules = self.secret_rules()?;
         let all = std::mem::take(&mut received.steps);
         let found = on_threads(&all, |step| match step.put.object() {
-            Some(object) if !supply.exists(&object)? && !supply.is_elsewhere(&object)? => {
+            Some(object) if !supply.is_elsewhere(&object)? && !supply.exists(&object)? => {
                 Ok(Found::Missing(object))
             }
             _ => match is_secret_here(&rules, &step.path, &step.put, supply)? {

@@ -116,6 +116,8 @@ pub(super) struct Supply<'a> {
     own: &'a Objects,
     /// What is in neither is at the host, and may stay there.
     lazy: bool,
+    /// What was found of that: a store in which something is not looks for it in every corner.
+    elsewhere: Mutex<HashMap<ObjectId, bool>>,
     read: Mutex<AlreadyRead>,
 }
 
@@ -128,7 +130,8 @@ struct AlreadyRead {
 
 impl<'a> Supply<'a> {
     pub(super) fn new(given: &'a dyn ContentStorage, own: &'a Objects) -> Self {
-        Self { given, own, lazy: false, read: Mutex::default() }
+        let (elsewhere, read) = (Mutex::default(), Mutex::default());
+        Self { given, own, lazy: false, elsewhere, read }
     }
 
     /// The same, where placeholders stand for what is in neither.
@@ -168,7 +171,16 @@ impl ContentStorage for Supply<'_> {
     }
 
     fn is_elsewhere(&self, id: &ObjectId) -> Result<bool> {
-        Ok(self.lazy && !self.exists(id)?)
+        if !self.lazy {
+            return Ok(false);
+        }
+        let found = || self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(elsewhere) = found().get(id) {
+            return Ok(*elsewhere);
+        }
+        let elsewhere = !self.exists(id)?;
+        found().insert(*id, elsewhere);
+        Ok(elsewhere)
     }
 
     fn delete(&self, id: &ObjectId) -> Result<()> {
@@ -291,7 +303,7 @@ impl Workspace {
             .filter(|(object, _)| named.insert(*object))
             .collect();
         on_threads(&files, |(object, size)| {
-            if supply.own.exists(object)? || supply.is_elsewhere(object)? {
+            if supply.is_elsewhere(object)? || supply.own.exists(object)? {
                 return Ok(());
             }
             if let Some(stored) = supply.given.stored(object)?
@@ -417,7 +429,7 @@ pub(super) fn is_secret_here(
     let Version::File { object, size, .. } = version else { return Ok(false) };
     match rules.by_name(path) {
         Some(class) => Ok(class != Class::Plain),
-        None if *size > WHOLE => Ok(false),
+        None if *size > WHOLE || supply.is_elsewhere(object)? => Ok(false),
         None => match supply.get(object) {
             Ok(bytes) => Ok(SecretRules::by_content(&bytes) != Class::Plain),
             Err(Error::Missing(_)) => Ok(false),

@@ -702,12 +702,16 @@ export interface SnapshotPage {
 export interface Status {
   /** The active transaction; one without a living owner is said to be abandoned. */
   active_transaction: Transaction | null;
+  /** How long they are together. */
+  bytes_not_here: number;
   /** Bytes that this workspace's catalog takes on disk. */
   catalog_bytes: number;
   /** What changed since the last turn ended (or since the first look), not yet recorded included. */
   changes: Array<DiffChange>;
   /** What was called since the last turn ended, or ever, and cannot be taken back. */
   effects: Array<EffectView>;
+  /** Files of a lazy replica whose content is still at the host. */
+  files_not_here: number;
   /** Directories that filters keep out. */
   filtered: Array<string>;
   /** The last record's link. */

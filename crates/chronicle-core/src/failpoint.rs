@@ -65,6 +65,8 @@ pub const ALL: &[&str] = &[
     "push_before_commit",
     "push_after_commit",
     "redo_before_push",
+    "fill_before_commit",
+    "fill_after_commit",
     "writes_before_commit",
     "writes_after_commit",
     "answer_after_commit",

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
@@ -15,6 +16,7 @@ use rustix::io::Errno;
 use crate::error::{Context, Error, Result};
 use crate::known::{Identity, Signature};
 use crate::path::WorkspacePath;
+use crate::placeholder::Placeholder;
 
 /// Names of Chronicle's own staging, which no look ever sees.
 pub const STAGING_PREFIX: &[u8] = b".chronicle-staging-";
@@ -221,13 +223,25 @@ fn further_place(prefix: &WorkspacePath) -> Result<Place> {
 pub struct Roots {
     workspace: Root,
     further: Vec<Root>,
+    /// Links here may stand for files whose content is at the host.
+    lazy: AtomicBool,
 }
 
 impl Roots {
     /// Joins the workspace's root and further ones.
     pub fn new(workspace: Root, further: Vec<Root>) -> Self {
         assert!(workspace.prefix.is_root(), "BUG: {} is not a workspace", workspace.prefix);
-        Self { workspace, further }
+        Self { workspace, further, lazy: AtomicBool::new(false) }
+    }
+
+    /// Says whether links may be placeholders of a lazy replica.
+    pub(crate) fn set_lazy(&self, lazy: bool) {
+        self.lazy.store(lazy, Ordering::Relaxed);
+    }
+
+    /// The file that a link in a lazy replica stands for.
+    pub(crate) fn placeholder(&self, target: &[u8]) -> Option<Placeholder> {
+        self.lazy.load(Ordering::Relaxed).then(|| Placeholder::parse(target)).flatten()
     }
 
     /// Opens the workspace's root and further ones.

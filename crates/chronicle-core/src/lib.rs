@@ -76,6 +76,7 @@ pub mod merkle;
 pub mod mirror;
 mod objects;
 mod path;
+mod placeholder;
 mod plan;
 mod process;
 mod record;
@@ -117,6 +118,7 @@ pub use id::{
 pub use isolated::tell_first_process;
 pub use key::KeySource;
 pub use path::{InvalidPath, WorkspacePath, escape};
+pub use placeholder::Placeholder;
 pub use plan::OnConflict;
 pub use process::Process;
 pub use record::{Checkpointed, Head, Kind, Labels, Record, Sealed};
@@ -158,7 +160,7 @@ pub use workspace::{
 };
 pub use workspace::{
     Answer, Answered, Conflict, HashedTree, HostPlace, JournalBatch, PushChanges, PushLimits,
-    PushReport, ReplicaNews, ReplicaRow, ReplicaState, Resolution, Unsynced, WriteBack,
+    PushReport, ReplicaNews, ReplicaRow, ReplicaState, Resolution, Unfilled, Unsynced, WriteBack,
 };
 pub use workspace::{
     ChangesOf, FileSpan, FileVersion, LineStat, Outline, SnapshotBrief, Stretch, StretchView,

@@ -422,6 +422,10 @@ pub struct Status {
     pub isolated: Vec<IsolatedView>,
     /// Why what a mount saw could not be brought into the log the last time; it is kept in the mount's journal.
     pub mount_problem: Option<String>,
+    /// Files of a lazy replica whose content is still at the host.
+    pub files_not_here: u64,
+    /// How long they are together.
+    pub bytes_not_here: u64,
     /// What was called since the last turn ended, or ever, and cannot be taken back.
     pub effects: Vec<EffectView>,
 }

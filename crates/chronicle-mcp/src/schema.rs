@@ -498,6 +498,8 @@ pub(crate) fn status() -> Value {
         ("mirror", or_null(mirror())),
         ("isolated", list(isolated())),
         ("mount_problem", or_null(text())),
+        ("files_not_here", number()),
+        ("bytes_not_here", number()),
         ("effects", list(effect())),
         ("own_sessions", list(text())),
         ("left_off?", left_off()),

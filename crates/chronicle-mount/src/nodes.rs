@@ -112,7 +112,7 @@ impl Nodes {
             hasher: RandomState::new(),
         };
         all.nodes.insert(|_| all_zero());
-        let top = all.make(root, FileType::Directory);
+        let top = all.make(root, FileType::Directory, false);
         all.nodes.get_mut(top).pins = 1;
         all.others.insert(ROOT, top);
         debug_assert_eq!(top, TOP);
@@ -125,6 +125,7 @@ impl Nodes {
     }
 
     /// A file was seen at a place; the kernel is told so often.
+    #[cfg(test)]
     pub(crate) fn found(
         &mut self,
         parent: u64,
@@ -133,9 +134,22 @@ impl Nodes {
         kind: FileType,
         lookups: u64,
     ) -> Found {
+        self.found_as(parent, name, file, kind, lookups, false)
+    }
+
+    /// The same; `changes` is whether the file is a placeholder, whose place another file takes and whose number stays.
+    pub(crate) fn found_as(
+        &mut self,
+        parent: u64,
+        name: &[u8],
+        file: FileId,
+        kind: FileType,
+        lookups: u64,
+        changes: bool,
+    ) -> Found {
         let known = self.node_of(file).filter(|node| self.is_still(*node, kind));
         let is_new = known.is_none();
-        let node = known.unwrap_or_else(|| self.make(file, kind));
+        let node = known.unwrap_or_else(|| self.make(file, kind, changes));
         // Before the name is put in: whatever is dropped for it, this one is not.
         self.nodes.get_mut(node).lookups += lookups;
         if let Some(parent) = self.slot(parent) {
@@ -143,6 +157,30 @@ impl Nodes {
         }
         let generation = self.nodes.get(node).generation.into();
         Found { node: self.number(node), generation, is_new }
+    }
+
+    /// A placeholder was filled: its node stands for the file that is there now. False if that is known by another number
+    /// already.
+    pub(crate) fn filled(&mut self, node: u64, place: &Place, file: FileId) -> bool {
+        let Some(slot) = self.slot(node).filter(|slot| self.nodes.get(*slot).special != 0) else {
+            return false;
+        };
+        match self.node_of(file) {
+            Some(other) if other == slot => {}
+            Some(_) => return false,
+            None => {
+                self.unindex(slot);
+                let device = self.device(file.device);
+                let known = self.nodes.get_mut(slot);
+                (known.ino, known.device, known.indexed) = (file.ino, device, true);
+                self.index(slot);
+            }
+        }
+        // Whoever heard of the new file first has taken the name away.
+        if let Some(parent) = self.slot(place.parent) {
+            self.put_name(parent, &place.name, slot);
+        }
+        true
     }
 
     /// The file that was last seen at a place.
@@ -307,14 +345,15 @@ impl Nodes {
         known.kind == kind && (known.first != NONE || known.pins > 0)
     }
 
-    fn make(&mut self, file: FileId, kind: FileType) -> u32 {
+    fn make(&mut self, file: FileId, kind: FileType, changes: bool) -> u32 {
         if let Some(old) = self.node_of(file) {
             self.unindex(old);
         }
         let device = self.device(file.device);
         self.made = self.made.wrapping_add(1).max(1);
         let is_plain = device == 0 && file.ino < SPECIAL && !self.others.contains_key(&file.ino);
-        let (generation, special) = (self.made, if is_plain { 0 } else { self.made });
+        let is_own = is_plain && !changes;
+        let (generation, special) = (self.made, if is_own { 0 } else { self.made });
         let slot = self.nodes.insert(|_| Node {
             ino: file.ino,
             generation,
@@ -327,10 +366,14 @@ impl Nodes {
         if special != 0 {
             self.others.insert(self.number(slot), slot);
         }
-        let hash = self.hasher.hash_one(file);
-        let (nodes, devices, hasher) = (&self.nodes, &self.devices, &self.hasher);
-        self.by_file.insert(hash, slot, |node| hash_of_file(nodes, devices, hasher, node));
+        self.index(slot);
         slot
+    }
+
+    fn index(&mut self, slot: u32) {
+        let (nodes, devices, hasher) = (&self.nodes, &self.devices, &self.hasher);
+        let hash = hash_of_file(nodes, devices, hasher, slot);
+        self.by_file.insert(hash, slot, |node| hash_of_file(nodes, devices, hasher, node));
     }
 
     fn device(&mut self, device: u64) -> u16 {

@@ -114,3 +114,25 @@ fn a_number_is_the_files_own_unless_that_is_taken() {
 fn a_node_and_its_name_are_small() {
     assert!(size_of::<Node>() <= 40 && size_of::<Link>() <= 40);
 }
+
+#[test]
+fn a_filled_placeholder_keeps_its_number() {
+    let mut all = Nodes::new(file(2));
+    let kind = FileType::RegularFile;
+    let node = all.found_as(ROOT, b"a", file(11), kind, 1, true).node;
+    let place = all.place(node).unwrap();
+    // Whoever heard of the new file first has taken the name away.
+    all.removed(ROOT, b"a");
+    assert!(all.filled(node, &place, file(12)));
+    assert_eq!((all.file(node), all.place(node)), (Some(file(12)), Some(place)));
+    assert_eq!(all.found(ROOT, b"a", file(12), kind, 1).node, node);
+    // The placeholder's own number may be used again, for another file.
+    assert_ne!(all.found(ROOT, b"b", file(11), kind, 1).node, node);
+    // One that is known by another number already cannot have two.
+    let other = all.found_as(ROOT, b"c", file(13), kind, 1, true).node;
+    let place = all.place(other).unwrap();
+    let known = all.found(ROOT, b"c", file(14), kind, 1).node;
+    assert!(known != other && !all.filled(other, &place, file(14)));
+    all.forget(node, 2);
+    assert_eq!(all.file(node), None);
+}

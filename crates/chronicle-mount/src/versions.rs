@@ -111,7 +111,11 @@ impl Versions for NoVersions {
 }
 
 /// Brings content that is not on disk yet.
+///
+/// With one, links of the backing directory that are [placeholders](chronicle_core::Placeholder) are shown as the files
+/// that they stand for.
 pub trait Fill: Send + Sync + 'static {
-    /// Called at the first open of a file; returns at once if it is no placeholder.
+    /// Called where a placeholder stands whose content somebody needs; when it returns `Ok`, the file itself stands there.
+    /// It may take as long as bringing the content takes, but not for ever. The rules of [`Versions`] hold for it too.
     fn fill(&self, path: &[u8]) -> Result<(), Errno>;
 }

@@ -119,6 +119,35 @@ impl Fetcher {
         }
     }
 
+    /// One more object to fetch; nothing if it is on its way.
+    pub fn want(&mut self, want: Want) {
+        let is_it = |other: &ObjectId| *other == want.object;
+        let under_way = self.waiting.iter().any(|other| is_it(&other.object))
+            || self.runs.iter().any(|(run, _)| is_it(&run.wanted.object))
+            || self.asked.values().any(|(run, _)| is_it(&run.wanted.object))
+            || self.putting.iter().any(is_it)
+            || self.large.as_ref().is_some_and(|large| is_it(&large.want.object));
+        if !under_way {
+            self.waiting.push_back(want);
+        }
+    }
+
+    /// Whether this run was asked for and did not come yet.
+    pub fn asks(&self, object: &ObjectId, offset: u64) -> bool {
+        self.asked.contains_key(&(*object, offset))
+    }
+
+    /// Whether the pieces of this object were asked for and did not come yet.
+    pub fn lists(&self, object: &ObjectId) -> bool {
+        let is_it = |large: &Large| large.stage == Stage::Listing && large.want.object == *object;
+        self.large.as_ref().is_some_and(is_it)
+    }
+
+    /// The objects that could not be had since this was last asked.
+    pub fn take_missing(&mut self) -> Vec<ObjectId> {
+        std::mem::take(&mut self.missing)
+    }
+
     /// Whether everything is here that can be had.
     pub fn is_done(&self) -> bool {
         self.waiting.is_empty()

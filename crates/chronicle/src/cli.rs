@@ -21,8 +21,9 @@ mod web;
 pub(crate) use mount::{MountArgs, UnmountArgs};
 pub(crate) use operator::{GrantArgs, OperatorVerb, RequireArgs, UseArgs};
 pub(crate) use replica::{
-    ConflictArgs, ConflictsVerb, ConnectArgs, DirectionChoice, FilterCheckArgs, FilterRuleArgs,
-    FilterVerb, RightChoice, ServeArgs, TokenCreateArgs, TokenRevokeArgs, TokenVerb,
+    ConflictArgs, ConflictsVerb, ConnectArgs, DirectionChoice, FetchArgs, FilterCheckArgs,
+    FilterRuleArgs, FilterVerb, RightChoice, ServeArgs, TokenCreateArgs, TokenRevokeArgs,
+    TokenVerb,
 };
 
 pub(crate) use logging::{LogFormat, LoggingArgs};
@@ -142,6 +143,10 @@ pub(crate) enum Verb {
     Unmount(UnmountArgs),
     Serve(ServeArgs),
     Connect(ConnectArgs),
+    /// Bring contents of a lazy replica that are not here yet
+    ///
+    /// `chronicle connect` must be running for it. Afterwards the files can be read without the host.
+    Fetch(FetchArgs),
     /// List the replicas of this workspace: how far each is behind, and what it sent
     Replicas,
     /// Decide about writes of this replica that the host did not take

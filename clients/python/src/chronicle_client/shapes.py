@@ -713,12 +713,16 @@ class Status(TypedDict):
 
     active_transaction: Transaction | None
     """The active transaction; one without a living owner is said to be abandoned."""
+    bytes_not_here: int
+    """How long they are together."""
     catalog_bytes: int
     """Bytes that this workspace's catalog takes on disk."""
     changes: list[DiffChange]
     """What changed since the last turn ended (or since the first look), not yet recorded included."""
     effects: list[EffectView]
     """What was called since the last turn ended, or ever, and cannot be taken back."""
+    files_not_here: int
+    """Files of a lazy replica whose content is still at the host."""
     filtered: list[str]
     """Directories that filters keep out."""
     head_hash: str

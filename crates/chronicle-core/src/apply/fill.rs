@@ -17,6 +17,7 @@ use crate::entry::{Entry, File, Meta, SpecialKind};
 use crate::error::{Context, Error, Result};
 use crate::id::LinkGroup;
 use crate::path::WorkspacePath;
+use crate::placeholder::Placeholder;
 use crate::share;
 use crate::store::ContentStorage;
 
@@ -102,10 +103,20 @@ fn sync_one(stages: &Stages, place: &Place) -> Result<(), Errno> {
     let (lane, name) = stages.slot(&place.slot);
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(lane, name, flags, Mode::empty()) {
-        // Recovery finds some of them in their place already.
-        Err(Errno::NOENT) => Ok(()),
+        // Recovery finds some of them in their place already; a placeholder is all name.
+        Err(Errno::NOENT | Errno::LOOP) => Ok(()),
         opened => rustix::fs::fsync(opened?),
     }
+}
+
+/// What stands for a file whose content is elsewhere.
+pub(super) fn placeholder_of(file: &File) -> Placeholder {
+    Placeholder { object: file.object, size: file.size, mode: file.meta.mode }
+}
+
+/// The attributes of the link that does: it can have no others.
+pub(super) fn link_meta(file: &File) -> Meta {
+    Meta { xattrs: Vec::new(), ..file.meta.clone() }
 }
 
 /// The set of hard links that an entry belongs to.
@@ -180,6 +191,11 @@ impl Source<'_> {
         let (directory, name) = self.stages.slot(&slot);
         let path = place.path.as_path();
         let (ino, problems) = match &place.then {
+            Entry::File(file) if self.store.is_elsewhere(&file.object)? => {
+                rustix::fs::symlinkat(placeholder_of(file).target(), directory, &name)
+                    .at("write", path)?;
+                self.give_attributes(directory, &name, &link_meta(file)).at("write", path)?
+            }
             Entry::File(file) => self.write_file((directory, &name), file, &place.path, present)?,
             Entry::Symlink(link) => {
                 rustix::fs::symlinkat(&*link.target, directory, &name).at("write", path)?;

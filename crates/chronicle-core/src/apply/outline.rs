@@ -155,7 +155,7 @@ impl<'a> Outline<'a, '_> {
     fn draw_task(&mut self, index: usize) -> Result<()> {
         let (task, seen) = (&self.work.tasks[index], self.seen[index].as_ref());
         let (now, then) = (&task.now.entry, &task.then);
-        if now == then && !now.is_unknown() {
+        if now == then && !now.is_unknown() && !is_placeholder(now, seen) {
             return Ok(());
         }
         if let Some(why) = self.hindrance(task, seen) {
@@ -279,6 +279,8 @@ impl<'a> Outline<'a, '_> {
     /// One thing that is no directory takes the place of another, or only changes attributes.
     fn replace(&mut self, index: usize, task: &Task, seen: &Seen) -> Result<()> {
         let stays = match &task.now.entry {
+            // Its mode is part of what a placeholder says.
+            now if is_placeholder(now, Some(seen)) => false,
             Entry::File(_) => self.links.keeps(index),
             now => now.same_content(&task.then),
         };
@@ -387,6 +389,11 @@ impl<'a> Outline<'a, '_> {
     fn problem(&mut self, path: &WorkspacePath, why: &str) {
         self.problems.push((path.clone(), why.to_owned()));
     }
+}
+
+/// Whether a link stands for a file whose content is not here.
+fn is_placeholder(now: &Entry, seen: Option<&Seen>) -> bool {
+    matches!(now, Entry::File(_)) && seen.is_some_and(|seen| seen.kind().is_symlink())
 }
 
 /// Whether a task removes a directory.

@@ -18,7 +18,7 @@ use crate::path::WorkspacePath;
 
 use super::attributes::{Goal, Handle};
 use super::directories::{Seen, see};
-use super::fill::{Problems, Source};
+use super::fill::{Problems, Source, link_meta, placeholder_of};
 use super::script::Script;
 use super::stage::{Stages, THREADS};
 use super::{Applied, Task, Work};
@@ -124,7 +124,11 @@ pub(super) fn sync_each(trees: &[Tree], stages: &Stages, script: &Script) -> Res
             .at("open what is staged for", tree.top.as_path())?;
         for task in tree.tasks.iter().filter(|task| !matches!(task.then, Entry::Symlink(_))) {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let synced = beneath(&top, &tree.top, &task.path, flags).and_then(rustix::fs::fsync);
+            let synced = match beneath(&top, &tree.top, &task.path, flags) {
+                // A placeholder is all name.
+                Err(Errno::LOOP) => Ok(()),
+                opened => opened.and_then(rustix::fs::fsync),
+            };
             synced.at("sync the staged", task.path.as_path())?;
         }
         rustix::fs::fsync(&top).at("sync the staged", tree.top.as_path())?;
@@ -258,6 +262,12 @@ impl<'a> Writing<'a> {
         for task in tasks {
             let (name, path) = (task.path.name(), &task.path);
             let (seen, problems) = match &task.then {
+                Entry::File(file) if self.source.store.is_elsewhere(&file.object)? => {
+                    let target = placeholder_of(file).target();
+                    let made = rustix::fs::symlinkat(target, &directory, name);
+                    made.and_then(|()| attributes(&directory, name, &link_meta(file)))
+                        .at("write", path.as_path())?
+                }
                 Entry::File(file) => self.write_file(&directory, name, file, path)?,
                 Entry::Symlink(link) => {
                     let made = rustix::fs::symlinkat(&*link.target, &directory, name);

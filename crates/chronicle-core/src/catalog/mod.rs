@@ -94,6 +94,8 @@ pub(crate) enum Local {
     Conflict = 4,
     /// What the host shows at a path and does not stand there, by the path.
     LeftAlone = 5,
+    /// Where the host has a content that is not in a lazy replica, by the content's name.
+    AtHost = 6,
 }
 
 /// Everything that becomes visible in one commit.

@@ -18,6 +18,7 @@ use crate::fs::{self, Directory, Roots, Stat};
 use crate::id::{ObjectId, Time};
 use crate::known::{Known, Part, Signature};
 use crate::path::WorkspacePath;
+use crate::placeholder::Placeholder;
 use crate::secret::{Class, SecretRules};
 use crate::store::{Cloned, Intake};
 
@@ -281,7 +282,13 @@ impl<'a, 's> Reader<'a, 's> {
             return Ok(None);
         }
         let meta = spot.meta(&spot.stat, Vec::new());
-        Ok(Some(spot.done(Entry::Symlink(Symlink { target, meta }), &spot.stat)))
+        let Some(stands_for) = self.roots.placeholder(&target) else {
+            return Ok(Some(spot.done(Entry::Symlink(Symlink { target, meta }), &spot.stat)));
+        };
+        let mut examined = spot.done(placeholder_entry(&stands_for, meta), &spot.stat);
+        // What a link says never changes; another one is another inode.
+        examined.known.racy = false;
+        Ok(Some(examined))
     }
 
     fn failure(&self, spot: &Spot<'_>, error: Errno) -> Failure {
@@ -330,6 +337,14 @@ impl Spot<'_> {
         let meta = self.candidate.was.as_ref().and_then(|was| was.entry.meta());
         meta.map_or_else(Vec::new, |meta| meta.xattrs.clone())
     }
+}
+
+/// The file that a placeholder stands for, with the owner and the time of the link.
+fn placeholder_entry(stands_for: &Placeholder, meta: Meta) -> Entry {
+    let Placeholder { object, size, mode } = *stands_for;
+    let (secret, pending, sparse, link) = (false, false, false, None);
+    let meta = Meta { mode, ..meta };
+    Entry::File(entry::File { object, secret, pending, size, sparse, link, meta })
 }
 
 /// A file that remembers its own failure, to tell it from a failure of the store.

@@ -111,6 +111,11 @@ pub trait ContentStorage: Send + Sync {
     /// Keeps everything the source gives, durable on return, and says its name and length.
     fn put_stream(&self, source: &mut dyn Read) -> Result<(ObjectId, u64)>;
 
+    /// Whether the object is not here and need not be: a placeholder may stand for a file with it.
+    fn is_elsewhere(&self, _id: &ObjectId) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Takes away copies of an object that only save a way, as caches have; the object itself stays.
     fn drop_copy(&self, _id: &ObjectId) -> Result<()> {
         Ok(())

@@ -405,8 +405,15 @@ fn decode_pairs(
 
 /// What is known of an entry that was made just so.
 fn as_made(entry: &Entry, signature: Signature, now: Time) -> Known {
-    let racy = is_racy(&signature, now);
-    Known { entry: entry.clone(), signature: Some(signature), racy, part: Part::Ordinary }
+    let known = Known {
+        entry: entry.clone(),
+        signature: Some(signature),
+        racy: false,
+        part: Part::Ordinary,
+    };
+    // What a placeholder says never changes.
+    let racy = !super::lazy::is_unfilled(&known) && is_racy(&signature, now);
+    Known { racy, ..known }
 }
 
 fn kind_bits(entry: &Entry) -> u32 {

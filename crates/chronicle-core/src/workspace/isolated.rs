@@ -87,6 +87,7 @@ impl Workspace {
         if let Some(why) = hindrance(&self.root, self.home.path()) {
             return Err(Error::NotIsolated { root: self.root.clone(), why });
         }
+        self.refuse_unfilled("An isolated run")?;
         let _lock = self.lock(PATIENCE)?;
         // What cannot be removed is the doctor's to tell of, and no reason to run nothing.
         let _ = self.sweep_runs();

@@ -27,6 +27,7 @@ mod isolated_commit;
 mod isolated_views;
 mod known_cache;
 mod known_names;
+mod lazy;
 mod limits;
 mod link;
 mod look_around;
@@ -103,6 +104,7 @@ pub use isolated::IsolatedRun;
 pub use isolated_commit::{CommitRequest, FilteredChoice};
 pub use isolated_views::IsolatedCounts;
 pub use known_names::KnownNames;
+pub use lazy::Unfilled;
 pub use mirror::{Alone, Mirrored, Position, Pushing};
 pub use mount_place::MountPlace;
 pub use mounted::{Deed, FoldReport, MountLog, SavedAs};
@@ -165,6 +167,7 @@ mod key {
     pub(super) const REDO: &str = "redo";
     pub(super) const REPLICA: &str = "replica";
     pub(super) const UNDER_WAY: &str = "under_way";
+    pub(super) const LAZY: &str = "lazy";
     /// The sessions whose the active transaction is, a line each.
     pub(super) const TRANSACTION_OF: &str = "transaction_of";
 }
@@ -255,6 +258,7 @@ impl Workspace {
             workspace.roots = Roots::open(&below, &further, &named).map_err(|_| error)?;
             workspace.check_root()?;
         }
+        workspace.roots.set_lazy(workspace.is_lazy()?);
         Ok(workspace)
     }
 

@@ -93,9 +93,11 @@ impl Redo {
 }
 
 impl Workspace {
-    /// Pushes are synced later where a reboot can be told from none.
-    pub(super) fn syncing(&self) -> Syncing {
-        if process::boot().is_empty() { Syncing::Now } else { Syncing::Later }
+    /// Pushes are synced later where a reboot can be told from none. The placeholders of a lazy replica are no part of any
+    /// content, so that what a power cut left of them could not be told from somebody's work; they are quickly synced.
+    pub(super) fn syncing(&self) -> Result<Syncing> {
+        let at_once = process::boot().is_empty() || self.is_lazy()?;
+        Ok(if at_once { Syncing::Now } else { Syncing::Later })
     }
 
     fn redo(&self) -> Result<Option<Redo>> {

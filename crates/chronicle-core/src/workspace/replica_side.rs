@@ -16,8 +16,8 @@ use crate::id::{ReplicaId, Seq, SnapshotId, WorkspaceId};
 use crate::path::WorkspacePath;
 use crate::record::{Labels, Record};
 use crate::replica::{
-    Item, LeftAlone, Place, Received, Step, WhyLeft, Write, decode_item, decode_place, encode_item,
-    encode_place, receive,
+    Item, LeftAlone, Place, Received, Step, Version, WhyLeft, Write, decode_item, decode_place,
+    encode_item, encode_place, receive,
 };
 use crate::store::ContentStorage;
 
@@ -125,6 +125,7 @@ impl Workspace {
     /// Makes this an ordinary workspace again; conflicts that nobody decided about stay. False if it was none.
     pub fn end_replica(&mut self) -> Result<bool> {
         let _lock = self.lock(PATIENCE)?;
+        self.refuse_unfilled("A workspace of its own")?;
         let was = self.side()?.is_some();
         let left = self.catalog.locals(Local::LeftAlone)?.into_iter();
         let local = left.map(|(path, _)| (Local::LeftAlone, path, None)).collect();
@@ -167,7 +168,7 @@ impl Workspace {
             return Ok(PushReport { repeated: true, ..PushReport::default() });
         }
         self.keep_within_budget()?;
-        let (items, to, syncing) = (items.to_vec(), Some(to), self.syncing());
+        let (items, to, syncing) = (items.to_vec(), Some(to), self.syncing()?);
         self.push(Push { items, to, contents, folds, whole: false, syncing })
     }
 
@@ -183,7 +184,7 @@ impl Workspace {
         let _lock = self.lock(PATIENCE)?;
         self.must_be_replica()?;
         self.keep_within_budget()?;
-        let (items, to, syncing) = (items.to_vec(), Some(to), self.syncing());
+        let (items, to, syncing) = (items.to_vec(), Some(to), self.syncing()?);
         self.push(Push { items, to, contents, folds, whole: true, syncing })
     }
 
@@ -216,7 +217,7 @@ impl Workspace {
     fn try_push(&mut self, push: &Push<'_>) -> Result<PushReport> {
         let mut side = self.must_be_replica()?;
         let pending = self.pending_writes(&side)?;
-        let supply = Supply::new(push.contents, self.objects()?);
+        let supply = Supply::new(push.contents, self.objects()?).lazily(self.is_lazy()?);
         let tree = OwnTree::new(self)?;
         let shown = push.to.map_or(Seq(0), |to| to.seq);
         let mut received = receive(&tree, &pending, &push.items, shown, push.folds);
@@ -231,7 +232,8 @@ impl Workspace {
             syncing = Syncing::Later;
             failpoint::hit("push_after_announcement");
         }
-        let supply = Supply::with_read(push.contents, self.objects()?, read);
+        let supply =
+            Supply::with_read(push.contents, self.objects()?, read).lazily(self.is_lazy()?);
         let writer = (Author::Session(HOST.to_owned()), Evidence::Own);
         let taken = ((rows, hold), syncing);
         let mut put = self.put_taken(&received.steps, &supply, writer, taken)?;
@@ -245,6 +247,7 @@ impl Workspace {
         if syncing == Syncing::Later {
             batch.state.push(self.written_as_announced()?);
         }
+        note_at_host(&received.steps, &supply, &mut batch)?;
         self.move_on(&mut side, push, &pending, &batch)?;
         batch.state.push(side.row());
         report.left = received.left;
@@ -270,7 +273,9 @@ impl Workspace {
         let rules = self.secret_rules()?;
         let all = std::mem::take(&mut received.steps);
         let found = on_threads(&all, |step| match step.put.object() {
-            Some(object) if !supply.exists(&object)? => Ok(Found::Missing(object)),
+            Some(object) if !supply.is_elsewhere(&object)? && !supply.exists(&object)? => {
+                Ok(Found::Missing(object))
+            }
             _ => match is_secret_here(&rules, &step.path, &step.put, supply)? {
                 true => Ok(Found::Secret),
                 false => Ok(Found::Fine),
@@ -298,7 +303,7 @@ impl Workspace {
     fn push_batch(&self, push: &Push<'_>, received: &Received, put: Put) -> Result<Batch> {
         let Put { mut batch, own, others, unexpected, .. } = put;
         if !own.is_empty() {
-            batch.records = self.outcome_records(self.push_labels(push, own.len()), own);
+            batch.records = self.outcome_records(self.push_labels(&push.items, own.len()), own);
         }
         if !others.is_empty() {
             batch.records.extend(self.outcome_records(self.meanwhile_labels(), others));
@@ -340,8 +345,8 @@ impl Workspace {
         Ok(matches!((applied, to), (Some(had), Some(to)) if had.epoch != to.epoch))
     }
 
-    fn push_labels(&self, push: &Push<'_>, count: usize) -> Labels {
-        let what = match &push.items[..] {
+    pub(super) fn push_labels(&self, items: &[Item], count: usize) -> Labels {
+        let what = match items {
             [item] => item.path.to_string(),
             _ => format!("{count} paths"),
         };
@@ -397,6 +402,19 @@ fn left(step: Step, push: &Push<'_>, why: WhyLeft) -> LeftAlone {
     let had = push.items.iter().find(|item| item.path == step.path).map(|item| item.seq);
     let seq = had.unwrap_or_default().max(push.to.map_or(Seq(0), |to| to.seq));
     LeftAlone { item: Item { path: step.path, seq, version: step.put }, why, holds: vec![] }
+}
+
+/// Remembers the contents of files for which placeholders stand now, and where the host has them.
+fn note_at_host(steps: &[Step], supply: &Supply<'_>, batch: &mut Batch) -> Result<()> {
+    for step in steps {
+        if let Version::File { object, size, .. } = &step.put
+            && supply.is_elsewhere(object)?
+        {
+            let shown = [&size.to_le_bytes()[..], step.path.as_bytes()].concat();
+            batch.local.push((Local::AtHost, object.0.to_vec(), Some(shown)));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a record says what a host pushed, and is no work of this replica.

@@ -3,6 +3,7 @@
 //! Half of it must never be recorded as somebody's work: it would be sent to the other side.
 
 use super::known_cache::KnownCache;
+use super::replica_write::Supply;
 use super::{Workspace, key};
 use crate::apply::{self, DIRECT, Syncing, Task, Work};
 use crate::catalog::LocalState;
@@ -12,7 +13,7 @@ use crate::fs::Stat;
 use crate::id::ObjectId;
 use crate::known::{Known, Part};
 use crate::path::WorkspacePath;
-use crate::store::ContentStorage;
+use crate::store::{ContentStorage, MemoryStore};
 
 impl Workspace {
     /// Puts back what an interrupted push or write-back replaced, where what it put there, or nothing, stands; needs the
@@ -49,7 +50,9 @@ impl Workspace {
         let links = self.link_members(&tasks)?;
         let secrets = self.home.secrets().clone();
         let work = Work { id: DIRECT, moves: vec![], tasks, links, touch: false, secrets };
-        let written = apply::put(&self.roots, work, self.objects()?, &is_kept, Syncing::Now)?;
+        let nothing = MemoryStore::new();
+        let supply = Supply::new(&nothing, self.objects()?).lazily(self.is_lazy()?);
+        let written = apply::put(&self.roots, work, &supply, &is_kept, Syncing::Now)?;
         apply::remove_direct(&self.roots, &written.staging)
     }
 

@@ -114,6 +114,10 @@ impl Standing for OwnTree<'_> {
 pub(super) struct Supply<'a> {
     given: &'a dyn ContentStorage,
     own: &'a Objects,
+    /// What is in neither is at the host, and may stay there.
+    lazy: bool,
+    /// What was found of that: a store in which something is not looks for it in every corner.
+    elsewhere: Mutex<HashMap<ObjectId, bool>>,
     read: Mutex<AlreadyRead>,
 }
 
@@ -135,12 +139,18 @@ impl<'a> Supply<'a> {
         own: &'a Objects,
         read: AlreadyRead,
     ) -> Self {
-        Self { given, own, read: Mutex::new(read) }
+        let (elsewhere, read) = (Mutex::default(), Mutex::new(read));
+        Self { given, own, lazy: false, elsewhere, read }
     }
 
     /// What it has read.
     pub(super) fn into_read(self) -> AlreadyRead {
         self.read.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, where placeholders stand for what is in neither.
+    pub(super) fn lazily(self, lazy: bool) -> Self {
+        Self { lazy, ..self }
     }
 
     fn read(&self) -> MutexGuard<'_, AlreadyRead> {
@@ -172,6 +182,19 @@ impl ContentStorage for Supply<'_> {
 
     fn exists(&self, id: &ObjectId) -> Result<bool> {
         Ok(self.given.exists(id)? || self.own.exists(id)?)
+    }
+
+    fn is_elsewhere(&self, id: &ObjectId) -> Result<bool> {
+        if !self.lazy {
+            return Ok(false);
+        }
+        let found = || self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(elsewhere) = found().get(id) {
+            return Ok(*elsewhere);
+        }
+        let elsewhere = !self.exists(id)?;
+        found().insert(*id, elsewhere);
+        Ok(elsewhere)
     }
 
     fn delete(&self, id: &ObjectId) -> Result<()> {
@@ -298,7 +321,7 @@ impl Workspace {
             .filter(|(object, _)| named.insert(*object))
             .collect();
         on_threads(&files, |(object, size)| {
-            if supply.own.exists(object)? {
+            if supply.is_elsewhere(object)? || supply.own.exists(object)? {
                 return Ok(());
             }
             if let Some(stored) = supply.given.stored(object)?
@@ -340,7 +363,7 @@ impl Workspace {
         writer: (Author, Evidence),
         ((rows, hold), syncing): ((Vec<Row>, StoreLock), Syncing),
     ) -> Result<Put> {
-        let (tasks, goals) = self.step_tasks(steps)?;
+        let (tasks, goals) = self.step_tasks(steps, supply)?;
         let is_kept = |id: &ObjectId| supply.own.exists(id);
         if tasks.is_empty() {
             // Whoever died at the end of his work left only that.
@@ -393,7 +416,7 @@ impl Workspace {
         Ok(known)
     }
 
-    fn step_tasks(&self, steps: &[Step]) -> Result<(Vec<Task>, Vec<Goal>)> {
+    fn step_tasks(&self, steps: &[Step], supply: &Supply<'_>) -> Result<(Vec<Task>, Vec<Goal>)> {
         let cache = KnownCache::new(&self.catalog)?;
         let root = self.roots.workspace().handle()?;
         let stat = crate::fs::stat_of(root).map_err(|error| Error::Io {
@@ -411,7 +434,13 @@ impl Workspace {
                 part: Part::Ordinary,
             });
             let now = self.with_present_names(path, now)?;
-            let then = put.entry(&now.entry, owner, self.now());
+            let mut then = put.entry(&now.entry, owner, self.now());
+            if let Entry::File(file) = &mut then
+                && supply.is_elsewhere(&file.object)?
+            {
+                // A placeholder can have none.
+                file.meta.xattrs.clear();
+            }
             goals.push((path.clone(), then.clone()));
             tasks.push(Task { path: path.clone(), now, then, aside: false });
         }
@@ -430,7 +459,7 @@ pub(super) fn is_secret_here(
     let Version::File { object, size, .. } = version else { return Ok(false) };
     match rules.by_name(path) {
         Some(class) => Ok(class != Class::Plain),
-        None if *size > WHOLE => Ok(false),
+        None if *size > WHOLE || supply.is_elsewhere(object)? => Ok(false),
         None => match supply.get(object) {
             Ok(bytes) => Ok(SecretRules::by_content(&bytes) != Class::Plain),
             Err(Error::Missing(_)) => Ok(false),

@@ -144,6 +144,7 @@ impl Workspace {
             let state = vec![(key::NAMED_FILES, Some(encode(&named)))];
             self.commit_batch(Batch { state, ..Batch::default() }, Durability::PowerCut)?;
             self.roots = roots;
+            self.roots.set_lazy(self.is_lazy()?);
             drop(lock);
         }
         Ok(WorkspacePath::new(real.as_os_str().as_bytes())?)
@@ -155,6 +156,7 @@ impl Workspace {
         let state = vec![(key::FURTHER_ROOTS, Some(encode(further)))];
         self.commit_batch(Batch { state, ..Batch::default() }, Durability::PowerCut)?;
         self.roots = roots;
+        self.roots.set_lazy(self.is_lazy()?);
         drop(lock);
         Ok(())
     }

@@ -35,6 +35,7 @@ impl Workspace {
         }
         let turns = self.turns()?;
         let protection = self.protection()?;
+        let unfilled = self.unfilled()?;
         let transaction = self.active_transaction()?;
         let pins = self.catalog.of_kind(Kind::Pin)?;
         Ok(Status {
@@ -72,6 +73,8 @@ impl Workspace {
             mirror: self.mirror_view()?,
             isolated: self.isolated_runs()?,
             mount_problem: self.mount_problem(),
+            files_not_here: unfilled.files,
+            bytes_not_here: unfilled.bytes,
             effects: self.effects_since(self.last_end()?)?,
         })
     }

@@ -187,7 +187,8 @@ impl Workspace {
         let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
         let bad: Mutex<Vec<(ObjectId, Error)>> = Mutex::default();
         let (sealed, elsewhere) = (AtomicU64::new(0), AtomicU64::new(0));
-        let away = self.store.away()?;
+        let mut away = self.store.away()?;
+        away.extend(self.at_host()?);
         let check = |id: &ObjectId| -> Result<()> {
             if away.contains(id) && !objects.exists(id)? {
                 elsewhere.fetch_add(1, Ordering::Relaxed);

@@ -129,7 +129,11 @@ impl Workspace {
     pub(super) fn countable(&self, entry: &Entry) -> Result<Option<Vec<u8>>> {
         match entry {
             Entry::File(file) if file.size > COUNT_LIMIT => Ok(None),
-            Entry::File(file) => self.objects()?.get(&file.object).map(Some),
+            Entry::File(file) => match self.objects()?.get(&file.object) {
+                // Nobody waits for the host only to count lines.
+                Err(Error::Missing(id)) if self.shown_at_host(&id)?.is_some() => Ok(None),
+                got => got.map(Some),
+            },
             Entry::Symlink(link) => Ok(Some(link.target.clone())),
             _ => Ok(Some(Vec::new())),
         }

@@ -3,6 +3,7 @@
 
 mod effects;
 mod family;
+mod lazy;
 mod limits;
 mod log;
 mod pool;

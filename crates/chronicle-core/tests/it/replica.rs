@@ -54,7 +54,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    fn new(scratch: &Path, name: &str, files: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(scratch: &Path, name: &str, files: &[(&str, &str)]) -> Self {
         let root = scratch.join(name);
         fs::create_dir(&root).unwrap();
         for (path, text) in files {
@@ -84,7 +84,7 @@ impl Machine {
         fs::remove_file(self.root.join(path)).unwrap();
     }
 
-    fn digest(&self) -> [u8; 32] {
+    pub(crate) fn digest(&self) -> [u8; 32] {
         self.workspace.tree_for_replica(&everything).unwrap().digest()
     }
 }

@@ -4,14 +4,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fuser::{BackingId, Errno, FileHandle};
-use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+use fuser::{BackingId, Errno, FileHandle, FileType};
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, SeekFrom};
 
 use super::Core;
+use crate::attributes;
 use crate::errno::{Answer, OrErrno, guarded};
 use crate::handles::{Handle, Way, told};
 use crate::identity;
-use crate::nodes::ROOT;
+use crate::nodes::{FileId, ROOT};
 use crate::outbox::Notice;
 use crate::versions::{Caller, Operation};
 
@@ -42,14 +43,36 @@ impl Core {
         })
     }
 
-    fn fill(&self, node: u64) -> Answer<()> {
+    /// Brings the content of a placeholder, if that is what a node stands for.
+    ///
+    /// What stands there then is another file; the node stands for that from now on, with the number that programs have
+    /// seen. Where it has another number already, the kernel is told to look it up again.
+    pub(crate) fn fill(&self, node: u64) -> Answer<()> {
         let Some(fill) = &self.fill else { return Ok(()) };
-        if self.handles.of(node, false).is_some() {
+        if node == ROOT || self.handles.of(node, false).is_some() {
             return Ok(());
         }
-        let place = self.nodes().place(node);
-        let path = place.and_then(|place| self.nodes().path(place.parent, &place.name));
-        path.map_or(Ok(()), |path| guarded(|| fill.fill(&path)))
+        let looked = self.at_a_place(node, |directory, name| {
+            let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            Ok((self.placeholder(directory, name, &stat).is_some(), FileId::from(&stat)))
+        });
+        // Whatever else is wrong with it is told by what comes next.
+        if !looked.unwrap_or(false) {
+            return Ok(());
+        }
+        let place = self.nodes().place(node).ok_or(Errno::ESTALE)?;
+        let path = self.path(place.parent, &place.name)?;
+        identity::be_oneself();
+        guarded(|| fill.fill(&path))?;
+        let directory = self.directory(place.parent)?;
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        let stat = rustix::fs::statat(&*directory, &place.name[..], flags).or_errno()?;
+        let is_file = attributes::kind(&stat) == FileType::RegularFile;
+        if is_file && self.nodes().filled(node, &place, FileId::from(&stat)) {
+            return Ok(());
+        }
+        self.doubt(place.parent, &place.name);
+        Err(Errno::ESTALE)
     }
 
     /// How the data of a file goes whose first handle this is.

@@ -1,7 +1,9 @@
 //! Requests that list directories. Nothing is kept between them: an offset is the backing directory's own.
 
 use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 
+use chronicle_core::Placeholder;
 use fuser::FileType;
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom};
 
@@ -36,17 +38,23 @@ impl Core {
         let mut names = RawDir::new(&directory, &mut room);
         while let Some(item) = names.next() {
             let item = item.or_errno()?;
-            let listed = Listed {
-                name: item.file_name().to_bytes(),
-                next: item.next_entry_cookie(),
-                ino: item.ino(),
-                kind: kind(item.file_type()),
-            };
+            let (name, mut kind) = (item.file_name().to_bytes(), kind(item.file_type()));
+            if kind == FileType::Symlink && self.is_placeholder(&directory, name) {
+                kind = FileType::RegularFile;
+            }
+            let (next, ino) = (item.next_entry_cookie(), item.ino());
+            let listed = Listed { name, next, ino, kind };
             if is_full(&listed) {
                 break;
             }
         }
         Ok(())
+    }
+
+    fn is_placeholder(&self, directory: &OwnedFd, name: &[u8]) -> bool {
+        let target = || rustix::fs::readlinkat(directory, name, Vec::new()).ok();
+        self.fill.is_some()
+            && target().is_some_and(|target| Placeholder::parse(target.as_bytes()).is_some())
     }
 
     /// What a listed name is, in full; None if it is gone by now.

@@ -40,6 +40,7 @@ impl Core {
         node: u64,
         setting: &Setting,
     ) -> Answer<(FileAttr, Duration)> {
+        self.fill(node)?;
         let cuts = setting.size.is_some_and(|size| !self.is_plain_write(setting.handle, size));
         let (_held, paths) = if cuts { self.lock_names(node)? } else { self.lock_seen_names(node) };
         if let (Some(size), false) = (setting.size, cuts) {
@@ -145,6 +146,7 @@ impl Core {
         name: &[u8],
         value: Option<(&[u8], i32)>,
     ) -> Answer<()> {
+        self.fill(node)?;
         let (_held, paths) = self.lock_seen_names(node);
         self.change(caller, &Operation::Attributes { paths: &paths }, || {
             // An access list set by somebody outside the group takes set-group-id away.

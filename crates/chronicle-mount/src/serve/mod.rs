@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use chronicle_core::Placeholder;
 use fuser::{Errno, FileAttr, FileType};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 
@@ -142,8 +143,36 @@ impl Core {
         }
         self.at_a_place(node, |directory, name| {
             rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
-                .map(|stat| (stat, FileId::from(&stat)))
+                .map(|stat| (self.shown(directory, name, stat), FileId::from(&stat)))
         })
+    }
+
+    /// The file whose content is not here and that something stands for.
+    pub(crate) fn placeholder(
+        &self,
+        directory: &OwnedFd,
+        name: &[u8],
+        stat: &Stat,
+    ) -> Option<Placeholder> {
+        if self.fill.is_none() || attributes::kind(stat) != FileType::Symlink {
+            return None;
+        }
+        let target = rustix::fs::readlinkat(directory, name, Vec::new()).ok()?;
+        Placeholder::parse(target.as_bytes())
+    }
+
+    /// What is told of something: of a placeholder, what its file will be.
+    fn shown(&self, directory: &OwnedFd, name: &[u8], stat: Stat) -> Stat {
+        let Some(Placeholder { size, mode, .. }) = self.placeholder(directory, name, &stat) else {
+            return stat;
+        };
+        let mut shown = stat;
+        shown.st_mode = rustix::fs::FileType::RegularFile.as_raw_mode() | mode;
+        shown.st_size = i64::try_from(size).unwrap_or(i64::MAX);
+        // Who sees fewer blocks than bytes may take the rest for zeros without reading.
+        shown.st_blocks = i64::try_from(size.div_ceil(512)).unwrap_or(i64::MAX);
+        shown.st_nlink = 1;
+        shown
     }
 
     /// Does something under a name of a node, whichever still leads to its file.
@@ -293,9 +322,11 @@ impl Core {
         name: &[u8],
         stat: Stat,
     ) -> Answer<Entry> {
+        let plain = attributes::kind(&stat);
+        let stat = self.shown(directory, name, stat);
         let kind = attributes::kind(&stat);
         let file = FileId::from(&stat);
-        let found = self.nodes().found(parent, name, file, kind, 1);
+        let found = self.nodes().found_as(parent, name, file, kind, 1, kind != plain);
         let mut stat = stat;
         if found.is_new && kind == FileType::Directory {
             // Watched before anything in it is believed. Where that fails it is not believed for long.

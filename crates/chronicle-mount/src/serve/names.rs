@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use chronicle_core::Placeholder;
 use fuser::{Errno, FileType, RenameFlags};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 
@@ -37,6 +38,13 @@ impl Core {
         umask: u32,
         making: &Making<'_>,
     ) -> Answer<Entry> {
+        if let Making::Symlink { target } = making
+            && self.fill.is_some()
+            && Placeholder::parse(target.as_os_str().as_bytes()).is_some()
+        {
+            // Only who has shown a file may have one stand for it.
+            return Err(Errno::EPERM);
+        }
         let _held = self.locks.lock([parent].into_iter());
         let path = self.path(parent, name)?;
         self.refuse_magic(parent, name)?;
@@ -177,6 +185,7 @@ impl Core {
         parent: u64,
         name: &[u8],
     ) -> Answer<Entry> {
+        self.fill(node)?;
         let places = self.nodes().places(node);
         let _held = self.locks.lock(places.iter().map(|place| place.parent).chain([parent]));
         self.refuse_magic(parent, name)?;

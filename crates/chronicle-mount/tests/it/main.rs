@@ -3,6 +3,7 @@
 
 mod attributes;
 mod content;
+mod lazy;
 mod many_files;
 mod names;
 mod open_files;

@@ -22,7 +22,9 @@ mod tokens;
 mod unix;
 mod websocket;
 
-pub use client::{Asked, ClientOptions, End, SandboxWork, Target, Told, ask, run};
+pub use client::{
+    Asked, ClientOptions, End, NotFetched, SandboxWork, Target, Told, ask, ask_to_fetch, run,
+};
 pub use clock::wall_ns;
 pub use host::SharedSlot;
 pub use metrics::Trace;

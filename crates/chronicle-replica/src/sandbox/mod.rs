@@ -6,6 +6,7 @@
 //!
 //! Effects may be carried out by other threads and answered in any order, late, or never (a crash).
 
+mod demand;
 mod pull;
 mod resync;
 mod session;
@@ -20,6 +21,7 @@ use crate::wire::{
     FilterSet, Frame, PushItem, Refused, ReplicaId, Run, SentWrite, Wanted, Welcome,
 };
 
+pub use crate::fetch::Want;
 pub use session::SandboxSession;
 
 /// What is durable when a session begins.
@@ -62,7 +64,10 @@ pub enum Event {
     Tick,
     /// The replica's log has grown by local work. A hint: lost ones cost time only.
     LocalChanges,
-    /// Answers [`Effect::HasContents`]: these are not here.
+    /// Somebody reads files whose contents are at the host: bring these. Without a link it is nothing; a content that came
+    /// is answered by [`Effect::PutContent`] or [`Effect::PutPieces`], one that cannot be had by [`Effect::NotToBeHad`].
+    Demand(Vec<Want>),
+    /// Answers [`Effect::HasContents`] and [`Effect::WhichContents`]: these are not here.
     Lacking {
         /// Of the asked.
         id: u64,
@@ -152,6 +157,15 @@ pub enum Effect {
         /// Objects, or pieces of one.
         objects: Vec<ObjectId>,
     },
+    /// Which of these are needed now and not here? Asked by a lazy replica only. Answered by [`Event::Lacking`].
+    WhichContents {
+        /// For the answer.
+        id: u64,
+        /// Objects, and where they are to stand.
+        wants: Vec<Want>,
+    },
+    /// The host does not give a content that was demanded. Not answered.
+    NotToBeHad(ObjectId),
     /// Keep an object, or a piece of one, whose bytes have this name. Durable at the latest with the push. Answered by
     /// [`Event::ContentPut`].
     PutContent {

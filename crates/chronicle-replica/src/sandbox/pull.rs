@@ -177,8 +177,10 @@ impl SandboxSession {
             Stage::Ready
         } else {
             let id = self.id();
-            let objects = wants.keys().copied().collect();
-            out.push(Effect::HasContents { id, objects });
+            out.push(match self.lazy {
+                true => Effect::WhichContents { id, wants: wants.values().cloned().collect() },
+                false => Effect::HasContents { id, objects: wants.keys().copied().collect() },
+            });
             Stage::Checking(id, wants)
         };
         live.pulling = Some(Pulling { pulled, stage });

@@ -7,6 +7,7 @@ use std::time::Duration;
 use chronicle_core::Seq;
 use chronicle_core::replica::Place;
 
+use super::demand::Demand;
 use super::pull::Pulling;
 use super::resync::Resync;
 use super::write_back::{Answering, UnderWay};
@@ -14,8 +15,8 @@ use super::{Begin, Effect, Event};
 use crate::limits::{Limits, RULES_MAX};
 use crate::serve::Serving;
 use crate::wire::{
-    Direction, FilterSet, Frame, Goodbye, Heartbeat, Hello, Push, PushItem, Refused, Versions,
-    Welcome,
+    BARE_PUSHES, Direction, FilterSet, Frame, Goodbye, Heartbeat, Hello, Push, PushItem, Refused,
+    Versions, Welcome,
 };
 
 /// Attempts after which waits are long: where somebody was refused, coming back soon is of no use.
@@ -38,6 +39,8 @@ pub struct SandboxSession {
     pub(super) asked: Option<Asked>,
     /// The log may have more to send.
     pub(super) dirty: bool,
+    /// Contents come when they are read.
+    pub(super) lazy: bool,
 }
 
 #[derive(Debug)]
@@ -84,6 +87,8 @@ pub(super) struct Live {
     /// Items in it.
     pub(super) queued: usize,
     pub(super) pulling: Option<Pulling>,
+    /// Contents that somebody waits for who reads a file.
+    pub(super) demand: Option<Box<Demand>>,
     pub(super) parts: Option<Parts>,
     /// When something of a push, or of a resync, last went on.
     pub(super) progress: Duration,
@@ -128,7 +133,13 @@ impl SandboxSession {
             batch: None,
             asked: None,
             dirty: true,
+            lazy: false,
         }
+    }
+
+    /// The same for a replica whose contents come when they are read: pushes come without them.
+    pub fn lazily(self, lazy: bool) -> Self {
+        Self { lazy, ..self }
     }
 
     /// How far the host's log is applied, durably.
@@ -240,8 +251,18 @@ impl SandboxSession {
     ) -> Done {
         match event {
             Event::Frame(frame) => self.frame(live, frame, now, out),
+            Event::Demand(wants) => {
+                self.demand(live, wants, now);
+                Ok(())
+            }
+            Event::Lacking { id, objects } if live.is_of_demand(id) => {
+                self.demand_lacking(live, &objects, now, out)
+            }
             Event::Lacking { id, objects } => self.lacking(live, id, &objects, now, out),
-            Event::ContentPut(object, kept) => self.content_put(live, object, kept, now, out),
+            Event::ContentPut(object, kept) => {
+                self.demand_put(live, object, kept, now, out)?;
+                self.content_put(live, object, kept, now, out)
+            }
             Event::Compared { id, items, descend } => {
                 live.compared(id, items, descend, now);
                 Ok(())
@@ -275,7 +296,12 @@ impl SandboxSession {
             Frame::WriteBackResult(result) => self.take_result(live, result, out),
             Frame::Fetch(fetch) => self.give(live, fetch.runs, out),
             Frame::ManifestRequest(wanted) => self.give_pieces(live, wanted, out),
-            Frame::Content(_) | Frame::Manifest(_) | Frame::Missing(_) => {
+            Frame::Content(_) | Frame::Manifest(_) if live.is_demanded(&frame) => {
+                self.take_demanded(live, frame, now, out)
+            }
+            Frame::Content(_) | Frame::Manifest(_) => self.take_content(live, frame, now, out),
+            Frame::Missing(object) => {
+                live.demand_missing(object, now);
                 self.take_content(live, frame, now, out)
             }
             Frame::FilterSet(set) => {
@@ -297,6 +323,7 @@ impl SandboxSession {
 
     /// Whatever is possible now.
     fn go_on(&mut self, live: &mut Live, now: Duration, out: &mut Vec<Effect>) -> Done {
+        self.go_on_demanding(live, now, out)?;
         self.go_on_pulling(live, now, out)?;
         self.go_on_resyncing(live, now, out)?;
         self.go_on_sending(live, now, out)
@@ -320,7 +347,8 @@ impl SandboxSession {
         self.phase = Phase::Greeting(now);
         let Begin { replica, name, token, workspace, place, answered, folds_names, .. } =
             self.begin.clone();
-        let (versions, features) = (Versions::OURS, 0);
+        let versions = Versions::OURS;
+        let features = if self.lazy { BARE_PUSHES } else { 0 };
         out.push(Effect::Send(Frame::Hello(Hello {
             versions,
             features,
@@ -494,6 +522,9 @@ impl SandboxSession {
         if self.is_waiting_for_host(live) {
             next = next.min(live.progress + self.limits.patience);
         }
+        if let Some(at) = live.demand.as_ref().and_then(|demand| demand.deadline()) {
+            next = next.min(at);
+        }
         if let Some(at) = live.answering.sent {
             next = next.min(at + self.limits.patience);
         }
@@ -530,6 +561,7 @@ impl Live {
             queue: VecDeque::new(),
             queued: 0,
             pulling: None,
+            demand: None,
             parts: None,
             progress: now,
             tries: 0,

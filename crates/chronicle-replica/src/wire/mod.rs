@@ -106,6 +106,9 @@ impl Versions {
     }
 }
 
+/// The feature of a sandbox that wants pushes without contents: it asks for those that somebody reads.
+pub const BARE_PUSHES: u64 = 1;
+
 /// What a sandbox says first. Up to the versions its layout never changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {

@@ -394,6 +394,70 @@ fn content_that_is_not_what_its_name_says_is_never_applied() {
     hung_up(&session, &effects, "not what its name says");
 }
 
+/// A lazy sandbox in which somebody reads a file with this content.
+fn reading(content: &[u8], size: u64) -> (SandboxSession, ObjectId) {
+    let mut session = sandbox().lazily(true);
+    to_sandbox(&mut session, Frame::Welcome(welcome()));
+    let object = ObjectId::of(content);
+    let want = sandbox::Want { object, size, path: path("f"), base: None };
+    let effects = session.handle(sandbox::Event::Demand(vec![want.clone(), want]), NOW);
+    let asked = |effect: &&sandbox::Effect| {
+        use sandbox::Effect::Send;
+        matches!(effect, Send(Frame::Fetch(_)) | Send(Frame::ManifestRequest(_)))
+    };
+    assert_eq!(effects.iter().filter(asked).count(), 1, "it is asked for once: {effects:?}");
+    (session, object)
+}
+
+#[test]
+fn what_comes_for_a_reader_is_compared_with_its_name() {
+    let content = vec![1; 5000];
+    let bytes = |byte| vec![byte; 5000];
+    let (mut session, object) = reading(&content, 5000);
+    let lies = Frame::Content(Content { object, offset: 0, bytes: bytes(2) });
+    let effects = to_sandbox(&mut session, lies);
+    hung_up(&session, &effects, "not what its name says");
+    let (mut session, object) = reading(&content, 5000);
+    // What nobody asked for is nothing.
+    let other = Content { object: ObjectId([9; 32]), offset: 0, bytes: bytes(2) };
+    let effects = to_sandbox(&mut session, Frame::Content(other));
+    assert!(!effects.iter().any(|it| matches!(it, sandbox::Effect::PutContent { .. })));
+    let effects =
+        to_sandbox(&mut session, Frame::Content(Content { object, offset: 0, bytes: bytes(1) }));
+    let put = sandbox::Effect::PutContent { object, bytes: bytes(1) };
+    assert!(effects.contains(&put), "{effects:?}");
+}
+
+#[test]
+fn what_a_host_does_not_give_a_reader_is_said() {
+    let (mut session, object) = reading(&[1; 5000], 5000);
+    let effects = to_sandbox(&mut session, Frame::Missing(object));
+    assert!(effects.contains(&sandbox::Effect::NotToBeHad(object)), "{effects:?}");
+    assert_eq!(session.place(), Some(place(3)), "the link stays");
+    // A list of pieces that does not add up.
+    let (mut session, object) = reading(b"large", 1 << 30);
+    let pieces = vec![Piece { id: ObjectId([6; 32]), length: 1 << 20 }; 1025];
+    let bomb = Manifest { object, size: 1 << 30, first: 0, last: false, pieces };
+    let effects = to_sandbox(&mut session, Frame::Manifest(bomb));
+    hung_up(&session, &effects, "do not make it");
+}
+
+#[test]
+fn a_lazy_replica_applies_a_push_without_its_contents() {
+    let mut session = sandbox().lazily(true);
+    to_sandbox(&mut session, Frame::Welcome(welcome()));
+    let effects = to_sandbox(&mut session, Frame::Push(push(vec![item("f", &[1; 5000], None)])));
+    let id = effects.iter().find_map(|effect| match effect {
+        sandbox::Effect::WhichContents { id, wants } => Some((*id, wants[0].path.clone())),
+        _ => None,
+    });
+    let (id, asked) = id.expect("it is asked what is needed");
+    assert_eq!(asked, path("f"));
+    let effects = session.handle(sandbox::Event::Lacking { id, objects: vec![] }, NOW);
+    let applies = |effect: &sandbox::Effect| matches!(effect, sandbox::Effect::ApplyPush(_));
+    assert!(effects.iter().any(applies), "{effects:?}");
+}
+
 #[test]
 fn a_list_of_pieces_that_is_a_bomb_is_refused() {
     let mut session = live();

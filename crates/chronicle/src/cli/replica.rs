@@ -95,11 +95,28 @@ pub(crate) struct ConnectArgs {
     /// End when both sides are equal
     #[arg(long)]
     pub(crate) once: bool,
+    /// Bring the tree at once, and the content of a file when somebody first reads it
+    ///
+    /// Files whose content is not here yet stand in DIR as links that lead nowhere; work in a mount of it, where they are
+    /// files. What is lazy once stays so; `chronicle fetch` brings everything.
+    #[arg(long)]
+    pub(crate) lazy: bool,
+    /// Mount DIR here as soon as its tree is there, and unmount it at the end
+    #[arg(long, value_name = "MOUNTPOINT", requires = "lazy", conflicts_with = "once")]
+    pub(crate) mount: Option<PathBuf>,
     /// Append a line of JSON for each event to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) logging: LoggingArgs,
+}
+
+/// What to fetch.
+#[derive(Debug, Args)]
+pub(crate) struct FetchArgs {
+    /// Files and directories; without any, everything
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
 }
 
 /// What can be done about conflicts.

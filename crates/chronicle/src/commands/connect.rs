@@ -34,7 +34,7 @@ pub(crate) fn execute(invocation: &mut Invocation, args: &ConnectArgs) -> Outcom
     let named = args.workspace.as_deref().map(parse_id).transpose()?;
     let name = args.name.clone().unwrap_or_else(|| default_name(&dir));
     let opened = open_replica(&home, &dir)?;
-    let workspace = match opened {
+    let mut workspace = match opened {
         Some(workspace) => rename(workspace, args, named, &target)?,
         None => {
             let Some(of) = first_word(invocation, args, &target, &token, &name, named, &stop)?
@@ -49,13 +49,34 @@ pub(crate) fn execute(invocation: &mut Invocation, args: &ConnectArgs) -> Outcom
             workspace
         }
     };
+    if args.lazy && !workspace.is_lazy()? {
+        workspace.become_lazy()?;
+    }
+    let mount = args.mount.as_ref().map(|at| Mounting::prepare(invocation, &home, &workspace, at));
+    let mount = mount.transpose()?;
     let trace = trace(invocation, args.trace.as_deref())?;
     let work = SandboxWork::new(workspace, &home)?;
     let session = SandboxSession::new(work.begin(token)?, Limits::default().into(), random());
+    let session = session.lazily(work.is_lazy());
     let options = ClientOptions { home, target, once: args.once, trace };
     let mut teller = Teller::new(invocation, &dir);
-    let end = run(options, work, session, &stop, &mut |told| teller.tell(told));
+    let mut mounting = mount;
+    let end = run(options, work, session, &stop, &mut |told| {
+        let equal = told == Told::Equal;
+        teller.tell(told);
+        if let Some(mounting) = mounting.as_mut().filter(|_| equal)
+            && let Err(error) = mounting.begin(teller.invocation)
+        {
+            teller.failed.get_or_insert(error);
+            stop.stop();
+        }
+    });
+    let unmounted = mounting.map_or(Ok(()), |mounting| mounting.end());
     let end = end.map_err(|error| CommandError::io("Could not keep the replica", error))?;
+    if let Some(error) = teller.failed.take() {
+        return Err(error);
+    }
+    unmounted?;
     teller.end(end)
 }
 
@@ -197,6 +218,59 @@ fn random() -> u64 {
     u64::from_le_bytes(bytes)
 }
 
+/// The mount of a lazy replica, for as long as it is connected.
+struct Mounting {
+    home: Home,
+    root: PathBuf,
+    at: PathBuf,
+    begun: bool,
+}
+
+impl Mounting {
+    /// What has a tree is mounted at once, also without the host; a new one when its tree is there.
+    fn prepare(
+        invocation: &mut Invocation,
+        home: &Home,
+        workspace: &Workspace,
+        at: &Path,
+    ) -> Result<Self, CommandError> {
+        let at = invocation.directory.join(at);
+        let standing = workspace.mount_place()?;
+        let is_here = |at: &Path| standing.as_ref().is_some_and(|place| place.at == at);
+        if is_here(&at) && !workspace.is_mounted()? {
+            // Whoever served it was killed, and what it left cannot even be looked at.
+            let _ = chronicle_mount::detach(&at, true);
+        }
+        let failed = |error| CommandError::io(format!("Could not make {}", at.display()), error);
+        std::fs::create_dir_all(&at).map_err(failed)?;
+        let at = at.canonicalize().map_err(failed)?;
+        let (home, root) = (home.clone(), workspace.root().to_owned());
+        // One that outlived the process that was connected goes on.
+        let begun = is_here(&at) && workspace.is_mounted()?;
+        let mut mounting = Self { home, root, at, begun };
+        if workspace.replica_state()?.is_some_and(|state| state.applied.is_some()) {
+            mounting.begin(invocation)?;
+        }
+        Ok(mounting)
+    }
+
+    fn begin(&mut self, invocation: &mut Invocation) -> Result<(), CommandError> {
+        if !std::mem::replace(&mut self.begun, true) {
+            super::mount::start(&self.root, &self.at, false)?;
+            invocation.ui.note(super::mount::words(&self.root, &self.at));
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Result<(), CommandError> {
+        let workspace = Workspace::open(&self.home, &self.root)?;
+        match workspace.mount_place()?.filter(|place| self.begun && place.at == self.at) {
+            Some(place) => super::unmount::end(&workspace, &place, true),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Tells a person what happens.
 struct Teller<'i> {
     invocation: &'i mut Invocation,
@@ -206,13 +280,16 @@ struct Teller<'i> {
     refused: Option<String>,
     rejected: u64,
     equal: bool,
+    /// Why it must end.
+    failed: Option<CommandError>,
 }
 
 impl<'i> Teller<'i> {
     fn new(invocation: &'i mut Invocation, dir: &Path) -> Self {
         let meter = Meter::new(&invocation.ui);
         let dir = dir.to_owned();
-        Self { invocation, meter, dir, last: None, refused: None, rejected: 0, equal: false }
+        let (last, refused, failed) = (None, None, None);
+        Self { invocation, meter, dir, last, refused, rejected: 0, equal: false, failed }
     }
 
     fn tell(&mut self, told: Told) {

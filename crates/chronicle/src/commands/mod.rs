@@ -15,6 +15,7 @@ mod demo;
 mod diff;
 mod doctor;
 mod export;
+mod fetch;
 mod filter;
 mod fleet;
 mod forget;
@@ -225,6 +226,7 @@ impl Verb {
             | Self::Unmount(_)
             | Self::Serve(_)
             | Self::Connect(_)
+            | Self::Fetch(_)
             | Self::Conflicts(_)
             | Self::Token(_)
             | Self::Filter(_)
@@ -323,6 +325,7 @@ pub(crate) fn execute(invocation: &mut Invocation, verb: Verb) -> Outcome {
         Verb::Unmount(args) => unmount::execute(invocation, &args),
         Verb::Serve(args) => serve::execute(invocation, &args),
         Verb::Connect(args) => connect::execute(invocation, &args),
+        Verb::Fetch(args) => fetch::execute(invocation, &args),
         Verb::Replicas => replicas::execute(invocation),
         Verb::Conflicts(verb) => conflicts::execute(invocation, &verb),
         Verb::Token(verb) => token::execute(invocation, &verb),

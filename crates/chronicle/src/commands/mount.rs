@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chronicle_core::{SCHEMA, Workspace};
-use chronicle_mount::{MountError, Mounted, Past, Recorder, Settings};
+use chronicle_mount::{Fill, MountError, Mounted, Past, Recorder, Settings};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Invocation;
+use super::fetch::Asking;
 use crate::cli::MountArgs;
 use crate::error::{CommandError, Kind, Outcome};
 use crate::render::printable;
@@ -58,7 +59,7 @@ pub(crate) fn execute(invocation: &mut Invocation, args: &MountArgs) -> Outcome 
     Ok(0)
 }
 
-fn words(root: &Path, at: &Path) -> String {
+pub(super) fn words(root: &Path, at: &Path) -> String {
     let at = at.to_string_lossy();
     format!(
         "Mounted {} at {at}: what is done there is in the log. The past is in {at}/.chronicle/at. \
@@ -68,7 +69,7 @@ fn words(root: &Path, at: &Path) -> String {
 }
 
 /// Starts a process that serves the mount, and waits until it does.
-fn start(root: &Path, at: &Path, allow_other: bool) -> Result<u32, CommandError> {
+pub(super) fn start(root: &Path, at: &Path, allow_other: bool) -> Result<u32, CommandError> {
     let program = std::env::current_exe()
         .map_err(|error| CommandError::usage(format!("Which program: {error}")))?;
     let mut command = Command::new(program);
@@ -137,7 +138,9 @@ impl Serving {
         let recorder = Recorder::begin(&home, root)?;
         let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         let past = Arc::new(Past::new(Arc::clone(&recorder), home.path(), owner));
-        let settings = Settings { allow_other, ..Settings::new(root, at) };
+        let asking = Asking::of(&Workspace::open(&home, root)?)?;
+        let fill = asking.map(|asking| Arc::new(asking) as Arc<dyn Fill>);
+        let settings = Settings { allow_other, fill, ..Settings::new(root, at) };
         let mounted = chronicle_mount::mount(&settings, Arc::clone(&recorder) as _, past)?;
         recorder.set_place(Some(at))?;
         let folding = recorder.keep_folding();

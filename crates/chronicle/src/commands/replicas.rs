@@ -11,6 +11,7 @@ pub(crate) fn execute(invocation: &mut Invocation) -> Outcome {
     let workspace = invocation.open()?;
     let (rows, head) = (workspace.replicas()?, workspace.replica_place()?.head);
     let own = workspace.replica_state()?;
+    let (lazy, unfilled) = (workspace.is_lazy()?, workspace.unfilled()?);
     let now = time::now();
     let lag = |row: &ReplicaRow| {
         let place = row.acknowledged.filter(|place| place.epoch == head.epoch)?;
@@ -26,6 +27,9 @@ pub(crate) fn execute(invocation: &mut Invocation) -> Outcome {
                 "name": own.name,
                 "applied": own.applied.map(|place| place.seq.0),
                 "under_way": own.under_way,
+                "lazy": lazy,
+                "files_not_here": unfilled.files,
+                "bytes_not_here": unfilled.bytes,
             })
         });
         invocation.ui.data(&json!({
@@ -37,7 +41,14 @@ pub(crate) fn execute(invocation: &mut Invocation) -> Outcome {
         let applied =
             own.applied.map_or("nothing yet".to_owned(), |place| format!("record {}", place.seq.0));
         let (of, from) = (own.of.hex(), printable(&own.from).into_owned());
-        invocation.ui.line(format!("This is a replica of {} at {from}: {applied}", &of[..12]));
+        let missing = match unfilled.files {
+            0 => String::new(),
+            files => {
+                format!(", {} ({}) not here yet", count(files, "file"), size(unfilled.bytes))
+            }
+        };
+        let of = &of[..12];
+        invocation.ui.line(format!("This is a replica of {of} at {from}: {applied}{missing}"));
     }
     for row in &rows {
         let behind = match lag(row) {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use chronicle_core::Workspace;
+use chronicle_core::{MountPlace, Workspace};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Invocation;
@@ -21,20 +21,28 @@ pub(crate) fn execute(invocation: &mut Invocation, args: &UnmountArgs) -> Outcom
     let nowhere = || CommandError::failed("not_mounted", "This workspace is not mounted");
     let place = workspace.mount_place()?.ok_or_else(nowhere)?;
     let at = place.at.to_string_lossy().into_owned();
-    let gone = chronicle_mount::detach(&place.at, args.force);
-    if workspace.is_mounted()? {
-        gone.map_err(|error| in_use(&at, error))?;
-        let pid = i32::try_from(place.process.pid).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid.filter(|_| args.force && place.process.is_alive()) {
-            let _ = kill_process(pid, Signal::TERM);
-        }
-        wait(&workspace)?;
-    } else {
-        // Whoever served it was killed, and what it left may be gone already.
-        workspace.set_mount_place(None)?;
-    }
+    end(&workspace, &place, args.force)?;
     invocation.ui.note(format!("Unmounted {at}. What was done there can be taken back as always"));
     Ok(0)
+}
+
+/// Ends a mount, and waits until everything that it saw is recorded.
+pub(super) fn end(
+    workspace: &Workspace,
+    place: &MountPlace,
+    force: bool,
+) -> Result<(), CommandError> {
+    let gone = chronicle_mount::detach(&place.at, force);
+    if workspace.is_mounted()? {
+        gone.map_err(|error| in_use(&place.at.to_string_lossy(), error))?;
+        let pid = i32::try_from(place.process.pid).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid.filter(|_| force && place.process.is_alive()) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        return wait(workspace);
+    }
+    // Whoever served it was killed, and what it left may be gone already.
+    Ok(workspace.set_mount_place(None)?)
 }
 
 fn in_use(at: &str, error: std::io::Error) -> CommandError {

@@ -122,6 +122,10 @@ fn notices(status: &Status, now: i64) -> Vec<String> {
     for pending in &status.pending_config {
         notices.push(format!("waits for chronicle config accept: {}", printable(pending)));
     }
+    if status.files_not_here > 0 {
+        let (files, bytes) = (count(status.files_not_here, "file"), size(status.bytes_not_here));
+        notices.push(format!("{files} not here yet, {bytes} at the host: chronicle fetch"));
+    }
     if let Some(why) = &status.mount_problem {
         notices.push(format!("what the mount saw is not in the log yet: {}", printable(why)));
     }
@@ -222,6 +226,8 @@ mod tests {
             signed_size: 0,
             head_problem: None,
             mount_problem: None,
+            files_not_here: 0,
+            bytes_not_here: 0,
             effects: Vec::new(),
             witnesses: Vec::new(),
             mirror: None,

@@ -98,6 +98,9 @@ fn no_failpoint_lacks_a_test() {
         "push_before_commit",
         "push_after_commit",
         "redo_before_push",
+        // These in `lazy` of the core.
+        "fill_before_commit",
+        "fill_after_commit",
         "writes_before_commit",
         "writes_after_commit",
         "answer_after_commit",

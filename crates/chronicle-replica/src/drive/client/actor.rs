@@ -1,5 +1,7 @@
 //! The thread of a replica: what the link, the disk and the clock say goes to the session, and what it wants is done.
 
+mod readers;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -18,10 +20,12 @@ use super::super::connection::{Delivery, Outbox, is_violation, start_reading, st
 use super::super::link::Room;
 use super::super::metrics::{Metrics, Trace};
 use super::super::server::Stop;
+use super::ask::{self, Reader};
 use super::dial::Target;
 use super::work::SandboxWork;
 use crate::sandbox::{Effect, Event, SandboxSession};
 use crate::wire::{RefusedCode, Welcome};
+use readers::Readers;
 
 /// Bytes that frames of the host may take that are not handled yet.
 const ROOM: usize = 32 << 20;
@@ -102,6 +106,8 @@ enum Message {
     News,
     /// It is time to look around.
     Round,
+    /// Somebody reads a file whose content may be at the host.
+    Read(Reader),
     Stop,
 }
 
@@ -117,6 +123,11 @@ pub fn run(
     let (to, from) = mpsc::channel(INBOX);
     let (news, filling) = (Arc::new(AtomicBool::new(false)), Arc::default());
     start_hearing(&options, &work, &to, &news, &filling)?;
+    if work.is_lazy() {
+        let to = to.clone();
+        let hear = move |reader| to.blocking_send(Message::Read(reader)).is_ok();
+        ask::listen(&work.asked_in(), hear)?;
+    }
     let (stopping, stop) = (to.clone(), stop.clone());
     runtime.spawn(async move {
         stop.stopped().await;
@@ -145,6 +156,8 @@ pub fn run(
         equal: false,
         end: None,
         rounded: clock::now(),
+        linked: false,
+        readers: Readers::default(),
         tell,
     };
     let end = actor.run();
@@ -241,6 +254,9 @@ struct Actor<'r, 't> {
     end: Option<End>,
     /// When others' changes to rules were last looked for.
     rounded: Duration,
+    /// The host has let us in over the present link.
+    linked: bool,
+    readers: Readers,
     tell: &'t mut dyn FnMut(Told),
 }
 
@@ -264,10 +280,11 @@ impl Actor<'_, '_> {
                 Some(Some(message)) => self.message(message),
                 Some(None) => return End::Stopped,
                 None => {
-                    self.timer = None;
+                    self.timer.take_if(|at| *at <= clock::now());
                     self.event(Event::Tick);
                 }
             }
+            self.serve_readers();
             self.tell_if_equal();
             // However much there is to do in between.
             if clock::now().saturating_sub(self.rounded) >= ROUND {
@@ -281,7 +298,7 @@ impl Actor<'_, '_> {
     /// The next message, or `None` when the session's time has come.
     fn next(&mut self) -> Option<Option<Message>> {
         let from = &mut self.from;
-        match self.timer {
+        match self.timer.into_iter().chain(self.readers.deadline()).min() {
             Some(at) => {
                 let wait = at.saturating_sub(clock::now());
                 self.runtime.block_on(async { tokio::time::timeout(wait, from.recv()).await.ok() })
@@ -316,6 +333,7 @@ impl Actor<'_, '_> {
             Message::NotConnected(..) | Message::Frame(..) | Message::Gone(..) => {}
             Message::News => self.look(),
             Message::Round => {}
+            Message::Read(reader) => self.read(reader),
             Message::Stop => {
                 self.end = Some(End::Stopped);
                 self.event(Event::Stop);
@@ -340,6 +358,7 @@ impl Actor<'_, '_> {
 
     fn hang_up(&mut self) {
         self.link += 1;
+        self.linked = false;
         self.outbox = None;
         if let Some(reader) = self.reader.take() {
             reader.abort();
@@ -403,6 +422,7 @@ impl Actor<'_, '_> {
                 }
             }
             Effect::SetTimer(at) => self.timer = Some(at),
+            Effect::NotToBeHad(object) => self.not_to_be_had(&object),
             Effect::Disconnect(words) => {
                 self.trace("disconnect", json!({ "why": words }));
                 self.hang_up();
@@ -436,6 +456,7 @@ impl Actor<'_, '_> {
                 (self.tell)(Told::Applied { paths: self.applied, bytes });
             }
             (Event::NotApplied { words, .. }, _) => (self.tell)(Told::Trouble(words.clone())),
+            (Event::ContentPut(object, true), _) => self.readers.came(object),
             (Event::Batch { batch, .. }, _) => self.quiet = batch.is_none(),
             (Event::AnswerKept { more, .. }, _) => self.quiet = !more,
             _ => {}
@@ -460,6 +481,8 @@ impl Actor<'_, '_> {
 
     fn welcomed(&mut self, welcome: &Welcome) {
         self.work.welcomed(welcome);
+        self.linked = true;
+        self.ask_again();
         self.target = Some(welcome.place);
         (self.equal, self.quiet) = (false, !welcome.may_write);
         let behind = self.place.filter(|place| place.epoch == welcome.place.epoch);

@@ -13,6 +13,7 @@ use super::super::incoming::Incoming;
 use super::super::merges::Merges;
 use super::super::rules::{RuleFile, text};
 use super::super::syncing::Syncing;
+use super::lazy::{Lazy, Owed};
 use crate::filter::Filters;
 use crate::limits::INLINE_MAX;
 use crate::sandbox::{ApplyPush, Batch, Begin, Effect, Event};
@@ -20,9 +21,9 @@ use crate::wire::{Direction, PushItem, ReplicaId, SentWrite, Welcome};
 
 /// The replica's workspace, for its session.
 pub struct SandboxWork {
-    workspace: Workspace,
+    pub(super) workspace: Workspace,
     rules: RuleFile,
-    incoming: Incoming,
+    pub(super) incoming: Incoming,
     giving: Giving,
     /// The host's rules, in addition to the own.
     theirs: Filters,
@@ -36,6 +37,8 @@ pub struct SandboxWork {
     /// Where the own log ended at the last look.
     head: Seq,
     syncing: Syncing,
+    /// What is fetched for who reads files, and what the host asks for that is at the host.
+    pub(super) lazy: Lazy,
 }
 
 impl SandboxWork {
@@ -45,6 +48,7 @@ impl SandboxWork {
         Incoming::clean(&below);
         let rules = RuleFile::of(home, workspace.id());
         let place = workspace.replica_state()?.and_then(|state| state.applied);
+        let lazy = Lazy::new(workspace.is_lazy()?);
         let mut work = Self {
             workspace,
             rules,
@@ -59,6 +63,7 @@ impl SandboxWork {
             place,
             head: Seq(0),
             syncing: Syncing::default(),
+            lazy,
         };
         let rules = work.read_rules()?;
         work.set_rules(rules);
@@ -147,6 +152,9 @@ impl SandboxWork {
                 let _ = self.lacking(&mut objects);
                 Event::Lacking { id, objects }
             }
+            Effect::WhichContents { id, wants } => {
+                Event::Lacking { id, objects: self.needed(&wants) }
+            }
             Effect::PutContent { object, bytes } => {
                 Event::ContentPut(object, self.incoming.keep(&object, bytes).is_ok())
             }
@@ -167,6 +175,7 @@ impl SandboxWork {
             }
             Effect::Answered { id, batch, verdicts } => {
                 self.workspace.answered(batch, &verdicts, &self.incoming).ok()?;
+                self.end_lending();
                 Event::AnswerKept {
                     id,
                     more: self.merges.merge(&mut self.workspace) || self.has_more(),
@@ -175,6 +184,12 @@ impl SandboxWork {
             Effect::Renumber { id, last } => {
                 self.workspace.renumber_batch(last).ok()?;
                 Event::Renumbered { id }
+            }
+            Effect::ReadContent(run) if self.is_at_host(&run.wanted.object) => {
+                return self.owe(Owed::Run(run));
+            }
+            Effect::ReadManifest(wanted) if self.is_at_host(&wanted.object) => {
+                return self.owe(Owed::Manifest(wanted));
             }
             Effect::ReadContent(run) => {
                 let contents = self.workspace.replica_contents().ok();
@@ -242,7 +257,9 @@ impl SandboxWork {
         (self.place, self.tree) = (Some(to), None);
         // What is not put there now may be when the host has answered: no push says it again.
         let left = report.left.iter().filter_map(|left| left.item.version.object()).collect();
-        self.incoming.keep_only(&left);
+        if self.lazy.is_idle() {
+            self.incoming.keep_only(&left);
+        }
         self.merges.merge(&mut self.workspace);
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::super::unix::Visitor;
 use super::actor::Actor;
 use super::peers::Came;
 use crate::host::{Admission, Event};
-use crate::wire::{Hello, Refused, RefusedCode, Versions};
+use crate::wire::{BARE_PUSHES, Hello, Refused, RefusedCode, Versions};
 
 /// Replicas of one workspace that are connected at once.
 const PEERS_MOST: usize = 10_000;
@@ -29,6 +29,7 @@ impl Actor {
                 };
                 (peer.right, peer.token) = (Some(right), token);
                 (peer.replica, peer.name) = (Some(ReplicaId(hello.replica.0)), hello.name.clone());
+                peer.bare = hello.features & BARE_PUSHES != 0;
                 peer.folds = hello.folds_names || self.work.folds_names();
                 Metrics::add(&self.options.metrics.accepted, 1);
                 let fields = json!({ "peer": number, "name": hello.name, "right": right.word() });

@@ -60,6 +60,8 @@ pub(super) struct Peer {
     pub(super) offers: u64,
     /// Whether his file system or ours does not tell names apart.
     pub(super) folds: bool,
+    /// Whether he gets contents only when he asks for them.
+    pub(super) bare: bool,
     class: Class,
 }
 
@@ -82,6 +84,7 @@ impl Peer {
             received: 0,
             offers,
             folds: false,
+            bare: false,
             class: 0,
         }
     }

@@ -101,7 +101,10 @@ impl Pushes {
         let (mut part, mut length) = (Vec::new(), 0);
         let contents = source.contents()?;
         for item in &items[begin..] {
-            let new = with_content(item, &contents);
+            let new = match view.bare {
+                true => PushItem { item: item.clone(), inline: None, stored: None },
+                false => with_content(item, &contents),
+            };
             let more = ITEM_LENGTH + item.path.as_bytes().len() + new.content_length();
             if length + more > GATHERED && !part.is_empty() {
                 break;
@@ -116,13 +119,18 @@ impl Pushes {
 
     fn offer(&mut self, class: Class, version: &Version) {
         if let Some(object) = version.object() {
-            if self.given.len() > GIVEN_MOST {
-                // Whoever names one of these sends its bytes again.
-                self.given.clear();
-            }
-            self.offers += 1;
-            self.given.insert((class, object), self.offers);
+            self.give(class, object);
         }
+    }
+
+    /// Remembers that replicas of a class may name an object as their own.
+    pub(super) fn give(&mut self, class: Class, object: ObjectId) {
+        if self.given.len() > GIVEN_MOST {
+            // Whoever names one of these sends its bytes again.
+            self.given.clear();
+        }
+        self.offers += 1;
+        self.given.insert((class, object), self.offers);
     }
 
     /// What changed, from the last reads or from the log; `None` if the log does not reach back.

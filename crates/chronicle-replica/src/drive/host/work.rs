@@ -184,14 +184,14 @@ impl HostWork {
     pub(super) fn carry_out(&mut self, number: u64, peer: &Peer, effect: Effect) -> Vec<Event> {
         match effect {
             Effect::ReadLog(wanted) => {
-                let view = View { own: &self.filters, peer: &peer.filters };
+                let view = View { own: &self.filters, peer: &peer.filters, bare: peer.bare };
                 let following = self.following.as_ref();
                 let mut source = Source { workspace: &mut self.workspace, following };
                 let read = self.pushes.read(&mut source, &wanted, &view, peer.class());
                 vec![Event::LogRead(read)]
             }
             Effect::ReadTree(paths) => {
-                let view = View { own: &self.filters, peer: &peer.filters };
+                let view = View { own: &self.filters, peer: &peer.filters, bare: peer.bare };
                 let following = self.following.as_ref();
                 let source = Source { workspace: &mut self.workspace, following };
                 let read = |path| {
@@ -234,7 +234,7 @@ impl HostWork {
         if offered {
             return true;
         }
-        let view = View { own: &self.filters, peer: &peer.filters };
+        let view = View { own: &self.filters, peer: &peer.filters, bare: peer.bare };
         let stands = || {
             if let Some(following) = &self.following {
                 return following.shared.at(&wanted.path)?.object();
@@ -251,7 +251,10 @@ impl HostWork {
             return None;
         }
         let contents = contents_of(&self.workspace, self.following.as_ref()).ok()?;
-        self.giving.run(&contents, run).ok()
+        let bytes = self.giving.run(&contents, run).ok()?;
+        // Who may have all of it by asking may name it as its own.
+        self.pushes.give(peer.class(), run.wanted.object);
+        Some(bytes)
     }
 
     fn read_manifest(
@@ -405,7 +408,7 @@ impl HostWork {
 
     /// What stands at a path that is not pushed to this replica is not told by a rejection either.
     fn hide(&self, peer: &Peer, writes: &[Write], mut verdicts: Vec<Verdict>) -> Vec<Verdict> {
-        let view = View { own: &self.filters, peer: &peer.filters };
+        let view = View { own: &self.filters, peer: &peer.filters, bare: peer.bare };
         for (write, verdict) in writes.iter().zip(&mut verdicts) {
             if let Verdict::Rejected { theirs, .. } = verdict
                 && !view.passes(&write.path, false)
@@ -428,6 +431,8 @@ fn count(metrics: &Metrics, verdicts: &[Verdict]) {
 pub(super) struct View<'f> {
     pub(super) own: &'f Filters,
     pub(super) peer: &'f Filters,
+    /// Whether contents stay here until somebody asks for them.
+    pub(super) bare: bool,
 }
 
 impl View<'_> {

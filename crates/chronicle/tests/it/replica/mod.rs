@@ -5,6 +5,7 @@ mod filters;
 mod fleet;
 mod hostile;
 mod kills;
+mod lazy;
 mod links;
 mod many;
 mod peer;

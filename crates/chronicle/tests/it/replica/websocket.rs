@@ -49,6 +49,28 @@ fn once(replica: &Replica, url: &str, token: Option<&Path>, more: &[&str]) -> (b
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
+/// Also with a token that may only read: fetching is reading.
+#[test]
+fn a_lazy_replica_fetches_over_websocket_too() {
+    let large = "0123456789".repeat(300_000);
+    let host = Host::new(&[("a.txt", "one\n"), ("d/large", &large)]);
+    let (_serving, url) = serve(&host, &[]);
+    let reader = token(&host, "reader", "read");
+    let replica = Replica::of(&host);
+    let mut command = connect(&replica, &url, Some(&reader), &["--lazy"]);
+    let running = Running::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    let is_link =
+        |at: &str| replica.root().join(at).symlink_metadata().is_ok_and(|found| found.is_symlink());
+    wait_until("the tree is there", || is_link("a.txt") && is_link("d/large"));
+    replica.cli.call(["fetch", "d"]).ok();
+    assert!(is_link("a.txt") && !is_link("d/large"));
+    replica.cli.call(["fetch"]).ok();
+    wait_until_equal(&[&host.cli.root(), &replica.root()]);
+    assert!(running.end().success());
+    let refused = replica.cli.call(["fetch"]).ok();
+    assert!(refused.stderr.contains("Already here"), "{}", refused.stderr);
+}
+
 #[test]
 fn a_token_lets_in_with_its_right_and_only_while_it_is_known() {
     let host = Host::new(&[("a.txt", "one\n")]);

@@ -54,7 +54,8 @@ fn ask(command: &mut Command, input: &str) -> (String, Option<i32>) {
         .stderr(Stdio::piped())
         .spawn()
         .expect("started");
-    child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("written");
+    // Whoever refuses may be gone before it has read anything.
+    let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
     let output = child.wait_with_output().expect("ended");
     (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code())
 }

@@ -107,7 +107,8 @@ impl Giving {
     fn whole(&mut self, contents: &dyn ContentStorage, object: &ObjectId) -> Result<&[u8]> {
         if self.whole.as_ref().is_none_or(|(kept, _)| kept != object) {
             let bytes = contents.get(object)?;
-            debug_assert!(bytes.len() as u64 <= WHOLE_MOST * 16, "large objects have pieces");
+            let few = bytes.len() as u64 <= WHOLE_MOST * 16;
+            debug_assert!(few, "BUG: {object} has {} bytes and no pieces", bytes.len());
             self.whole = Some((*object, bytes));
         }
         Ok(&self.whole.as_ref().expect("it was just read").1)

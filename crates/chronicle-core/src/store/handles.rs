@@ -78,7 +78,10 @@ mod tests {
         let store = LocalStore::open(&home.path().join("store")).unwrap();
         let bytes: Vec<u8> =
             (0..LARGE_OBJECT as u32 + 1).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
-        let (id, _) = store.put_stream(&mut &bytes[..]).unwrap();
+        let mut intake = store.intake().unwrap();
+        let (id, _) = intake.take_stream(&mut &bytes[..]).unwrap();
+        assert_eq!(intake.finish().unwrap(), []);
+        drop(intake);
         let pieces = store.pieces(&id).unwrap().expect("it is large");
         fn through(store: impl ContentStorage, id: &ObjectId) -> Option<Vec<Piece>> {
             store.pieces(id).unwrap()

@@ -189,16 +189,24 @@ impl Workspace {
         }
         let after = known.entry.clone();
         ending.note(path, (after != Entry::Absent).then_some(Known { part, ..known }));
-        if before != after {
-            let unexpected = applied.unexpected.iter().any(|(at, _)| at == path) && after != *then;
-            let (author, evidence) = match &ending.writer {
-                _ if unexpected => (Author::Person, Evidence::Outside),
-                Some(writer) => writer.clone(),
-                None => (Author::Chronicle, Evidence::Own),
-            };
-            let (path, neutral) = (path.clone(), part == Part::Neutral);
-            let change = Change { path, before, after, from: None, author, evidence, neutral };
-            if unexpected { ending.others.push(change) } else { ending.own.push(change) }
+        let neutral = part == Part::Neutral;
+        let change = |before: Entry, after: Entry, (author, evidence)| {
+            let path = path.clone();
+            Change { path, before, after, from: None, author, evidence, neutral }
+        };
+        let person = (Author::Person, Evidence::Outside);
+        let unexpected = applied.unexpected.iter().any(|(at, _)| at == path) && after != *then;
+        let writer = ending.writer.clone().unwrap_or((Author::Chronicle, Evidence::Own));
+        if unexpected && before != after {
+            ending.others.push(change(before, after, person));
+        } else if !unexpected && is_other_content(then, &after) {
+            // It was put there, and somebody was at it before it was looked at.
+            if before != *then {
+                ending.own.push(change(before, then.clone(), writer));
+            }
+            ending.others.push(change(then.clone(), after, person));
+        } else if before != after {
+            ending.own.push(change(before, after, writer));
         }
         Ok(())
     }
@@ -414,6 +422,21 @@ fn as_made(entry: &Entry, signature: Signature, now: Time) -> Known {
     // What a placeholder says never changes.
     let racy = !super::lazy::is_unfilled(&known) && is_racy(&signature, now);
     Known { racy, ..known }
+}
+
+/// Whether what stands there is surely not what was put there; a clone that nobody has read may be.
+fn is_other_content(put: &Entry, found: &Entry) -> bool {
+    match (put, found) {
+        (Entry::File(put), Entry::File(found)) => {
+            let known = !put.pending && !found.pending && !put.secret && !found.secret;
+            known && put.object != found.object
+        }
+        (Entry::Symlink(put), Entry::Symlink(found)) => put.target != found.target,
+        (Entry::File(_) | Entry::Symlink(_), Entry::Absent | Entry::Directory(_)) => true,
+        (Entry::File(_), Entry::Symlink(_)) | (Entry::Symlink(_), Entry::File(_)) => true,
+        (Entry::Absent, Entry::File(_) | Entry::Symlink(_)) => true,
+        _ => false,
+    }
 }
 
 fn kind_bits(entry: &Entry) -> u32 {

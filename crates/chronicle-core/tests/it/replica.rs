@@ -252,6 +252,30 @@ fn a_new_replica_is_filled_and_then_told_of_changes() {
     assert!(world.send_all(0).is_empty(), "what was pushed is no work of the replica");
 }
 
+/// Somebody wrote to a file that a push had just put there, before the push looked at what it had made: that was taken
+/// for the host's work, and never sent. What is not what was put there is somebody else's.
+#[test]
+fn what_is_written_over_a_push_before_it_is_recorded_is_the_writers() {
+    let mut world = World::new(1, &[("here.txt", "1\n")]);
+    for number in 0..400 {
+        world.host.write(&format!("{number:03}.txt"), "pushed\n");
+    }
+    let place = world.replicas[0].root.join("000.txt");
+    let writer = std::thread::spawn(move || {
+        while fs::read_to_string(&place).ok().as_deref() != Some("pushed\n") {
+            std::hint::spin_loop();
+        }
+        fs::write(&place, "theirs\n").unwrap();
+    });
+    world.push_all(0);
+    writer.join().unwrap();
+    let verdicts = world.send_all(0);
+    assert!(matches!(verdicts[..], [Verdict::Accepted(_)]), "{verdicts:?}");
+    assert_eq!(world.host.read("000.txt").as_deref(), Some("theirs\n"));
+    world.settle();
+    world.assert_equal("after somebody was quick");
+}
+
 #[test]
 fn what_a_replica_writes_reaches_the_host_and_the_others() {
     let mut world = World::new(2, &[("a.txt", "1\n")]);
